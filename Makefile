@@ -1,0 +1,68 @@
+# Needs Python 3.11+, git and make. Everything else goes into .venv, which the first target to need it sets up.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce-wikitext tables figures dashboard test test-all lint format clean
+
+help: ## show this page
+	@echo "tensormem: make TARGET [VARIABLE=value]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables:"
+	@echo "  PYTHON=$(PYTHON)       interpreter that makes .venv (3.11 or later)"
+	@echo "  ARGS='...'           handed on by reproduce-wikitext, tables, figures and dashboard"
+	@echo "                       e.g. make reproduce-wikitext ARGS='scale=smoke'"
+	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
+	@echo "Environment:"
+	@echo "  TENSORMEM_DATA       folder with the data sets (wikitext-2/ and so on)"
+	@echo "  TENSORMEM_RUNS       folder for runs (default: outputs/)"
+
+# Made again when the dependencies change. An interrupted install leaves no stamp, so it is resumed.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $(PYTHON) is missing or older than Python 3.11; name another: make setup PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@echo "Setting up $(VENV): the first time takes some minutes (PyTorch is large)."
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[all]'
+	@touch $@
+
+setup: $(STAMP) ## set up .venv with the project (editable) and all its extras
+
+reproduce-wikitext: $(STAMP) ## train the WikiText-2 models, then print the table beside the paper's numbers
+	$(BIN)/python -m experiments.reproduce wikitext $(ARGS)
+
+tables: $(STAMP) ## print the WikiText-2 table from the result files
+	$(BIN)/python -m experiments.tables wikitext $(ARGS)
+
+figures: $(STAMP) ## draw the WikiText-2 figures into outputs/figures
+	$(BIN)/python -m experiments.figures wikitext --output outputs/figures $(ARGS)
+
+dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
+	$(BIN)/python scripts/dashboard.py $(ARGS)
+
+test: $(STAMP) ## run the fast tests
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(STAMP) ## run all tests, those that take minutes too
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP) ## check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy tensormem
+
+format: $(STAMP) ## rewrite the code in the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and caches (runs under outputs/ stay)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

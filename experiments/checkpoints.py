@@ -1,0 +1,119 @@
+"""Checkpoints that survive an interruption at any moment.
+
+`last.ckpt` is written every few steps and resumes the run; `best.ckpt` holds the weights of the best evaluation. Both
+replace their predecessor in one atomic move and load with `weights_only=True`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+LAST = "last.ckpt"
+BEST = "best.ckpt"
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target and moves into place: a checkpoint is the old one or the new one, whole.
+
+    Lightning's own writer stages in the system's temporary folder, from where a move to another disk is a copy.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Save to path, atomically and through to the disk."""
+        if storage_options is not None:
+            raise TypeError("storage_options are not supported: checkpoints are local files")
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        with open(partial, "wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+
+
+class PeriodicCheckpoint(pl.Callback):
+    """Save `last.ckpt` before every `every`-th step.
+
+    Saved before a step, not after one: then all that belongs to the earlier steps (an evaluation that was due, its
+    best checkpoint, the schedule) is done, and Lightning's loop resumes at the step without special cases.
+
+    Args:
+        folder: where to save.
+        every: steps between checkpoints.
+    """
+
+    def __init__(self, folder: Path, every: int) -> None:
+        if every < 1:
+            raise ValueError(f"trainer.checkpoint_every={every} must be at least 1")
+        self.path = Path(folder) / LAST
+        self.every = every
+        self._first_step: int | None = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Save where a checkpoint is due."""
+        step = trainer.global_step
+        if self._first_step is None:
+            self._first_step = step
+            # After a resume Lightning counts the loggers' step one too far (it expects checkpoints after a step).
+            trainer.fit_loop.epoch_loop._batches_that_stepped = step
+        if step % self.every == 0 and step > self._first_step:
+            trainer.save_checkpoint(self.path)
+
+
+class BestCheckpoint(pl.Callback):
+    """Save the weights whenever the validation loss is the lowest so far, and keep the losses of all evaluations.
+
+    Args:
+        folder: where to save.
+        monitor: name of the logged validation loss.
+    """
+
+    def __init__(self, folder: Path, monitor: str) -> None:
+        self.path = Path(folder) / BEST
+        self.monitor = monitor
+        self.steps: list[int] = []
+        self.losses: list[float] = []
+
+    @property
+    def best_step(self) -> int:
+        """Steps done at the best evaluation."""
+        return self.steps[self.losses.index(min(self.losses))]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note the loss; save if it is the lowest."""
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        loss = float(trainer.callback_metrics[self.monitor])
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"{self.monitor} is {loss} after step {trainer.global_step}: the run diverged; lower "
+                "training.learning_rate or lengthen training.warmup_steps"
+            )
+        best = not self.losses or loss < min(self.losses)
+        self.steps.append(trainer.global_step)
+        self.losses.append(loss)
+        if best:
+            trainer.save_checkpoint(self.path, weights_only=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Saved in the checkpoint."""
+        return {"steps": list(self.steps), "losses": list(self.losses)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restored from the checkpoint."""
+        self.steps, self.losses = list(state_dict["steps"]), list(state_dict["losses"])
+
+
+def load_weights(module: torch.nn.Module, path: Path) -> None:
+    """Put a checkpoint's weights into the module it was saved from."""
+    module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])

@@ -1,0 +1,298 @@
+"""Result files: what one run measured, and everything needed to judge and repeat it.
+
+A run writes one `result.json`; tables and figures are pure functions of these files. Results of record are
+copied to `experiments/<benchmark>/results/` and committed, so a file holds nothing of the machine's folders.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.provenance import collect_provenance
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ResultError",
+    "check_portable",
+    "collect_provenance",
+    "find_results",
+    "portable_command",
+    "publish",
+    "read_result",
+    "write_result",
+]
+
+SCHEMA_VERSION = 1
+STATUSES = ("finished", "interrupted", "failed")
+STREAMING = ("token", "frame", "none")
+
+Result = dict[str, Any]
+
+_NUMBER = (int, float)
+_NONE = type(None)
+# Required keys, dotted, with the types they may have. Blocks may hold more than is listed.
+_SCHEMA: dict[str, tuple[type, ...]] = {
+    "schema_version": (int,),
+    "experiment": (str,),
+    "model": (str,),
+    "seed": (int,),
+    "config_hash": (str,),
+    "scale": (str,),
+    "causal": (bool,),
+    "streaming": (str,),
+    "status": (str,),
+    "protocol": (dict,),
+    "published": (dict,),
+    "command": (str,),
+    "config": (dict,),
+    "provenance": (dict,),
+    "provenance.git_revision": (str, _NONE),
+    "provenance.git_dirty": (bool, _NONE),
+    "provenance.versions": (dict,),
+    "provenance.hardware": (dict,),
+    "provenance.hardware.device": (str,),
+    "provenance.hardware.name": (str,),
+    "provenance.hardware.threads": (int,),
+    "metrics": (dict,),
+    "gates": (list, _NONE),
+    "parameters": (dict,),
+    "parameters.total": (int,),
+    "parameters.non_embedding": (int,),
+    "parameters.memory": (int,),
+    "state_bytes": (dict,),
+    "state_bytes.per_sequence": (int,),
+    "state_bytes.window": (int,),
+    "training": (dict,),
+    "training.steps": (int,),
+    "training.tokens": (int,),
+    "training.wall_seconds": _NUMBER,
+    "training.tokens_per_second": _NUMBER,
+    "training.stopped_early": (bool,),
+}
+# What a benchmark asks for beyond that.
+_SCHEMA_OF_EXPERIMENT: dict[str, dict[str, tuple[type, ...]]] = {
+    "wikitext": {
+        "metrics.validation_nats": _NUMBER,
+        "metrics.validation_perplexity": _NUMBER,
+        "metrics.validation_targets": (int,),
+        "metrics.test_nats": _NUMBER,
+        "metrics.test_perplexity": _NUMBER,
+        "metrics.test_targets": (int,),
+        "metrics.best_step": (int,),
+        "loss_by_position": (dict,),
+        "loss_by_position.nats": (list,),
+        "loss_by_position.targets": (list,),
+        "history": (dict,),
+        "history.step": (list,),
+        "history.tokens": (list,),
+        "history.validation_nats": (list,),
+        "audit": (dict,),
+    },
+}
+_ABSOLUTE = re.compile(r"^(/|~|[A-Za-z]:[\\/])")
+# In a command a bare ~ is Hydra's "delete this key", so only ~/ and ~user/ are paths there.
+_ABSOLUTE_IN_COMMAND = re.compile(r"(?<![^\s=,:'\"\[{(])(/|~\w*/|[A-Za-z]:[\\/])[^\s,'\"\]})]*")
+_FILE_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class ResultError(ValueError):
+    """A result that can't be used: the message names the file, the key, the bad value and the fix."""
+
+
+def write_result(path: str | os.PathLike[str], result: Mapping[str, Any]) -> None:
+    """Check `result` and write it to `path` atomically: a reader sees the old file or the new one, whole.
+
+    Raises:
+        ResultError: a required key is missing or of the wrong type, a number is NaN or infinite, a string
+            is an absolute path, or a value has no JSON form. Nothing is written then.
+    """
+    target = Path(path)
+    _validate(result, source=str(target))
+    try:
+        text = json.dumps(result, indent=1, allow_nan=False, ensure_ascii=False)
+    except TypeError as error:
+        raise ResultError(f"{target}: {error}; turn it into a plain number, string, list or dict") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Same folder, because os.replace is atomic only within one file system.
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it private; a result is to be read by others
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_result(path: str | os.PathLike[str]) -> Result:
+    """Read and check one result file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ResultError: it is no JSON, of a newer schema, or fails a check of `write_result`.
+    """
+    source = Path(path)
+    try:
+        result = json.loads(source.read_text(encoding="utf-8"))
+    except ValueError as error:  # covers JSONDecodeError and UnicodeDecodeError
+        raise ResultError(f"{source}: not a JSON file ({error}); run the experiment again") from error
+    _validate(result, source=str(source))
+    return result
+
+
+def find_results(roots: Iterable[str | os.PathLike[str]]) -> list[Result]:
+    """All results under `roots`, each run once, ordered by experiment, model, scale, seed and hash.
+
+    A root is a result file, a folder of result files (`experiments/<benchmark>/results`), or a folder that
+    holds runs (`result.json`) or such folders at any depth. Of a run found twice, the first is taken.
+
+    Raises:
+        FileNotFoundError: a root does not exist.
+        ResultError: a file found is no valid result.
+    """
+    found: dict[tuple[str, int], Result] = {}
+    for root in map(Path, roots):
+        if not root.exists():
+            raise FileNotFoundError(
+                f"no result file or folder at {root}; give a run root or a results folder"
+            )
+        for path in _result_files(root):
+            result = read_result(path)
+            found.setdefault((result["config_hash"], result["seed"]), result)
+    return sorted(
+        found.values(), key=lambda r: (r["experiment"], r["model"], r["scale"], r["seed"], r["config_hash"])
+    )
+
+
+def publish(
+    result_path: str | os.PathLike[str],
+    benchmark: str,
+    experiments_root: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Copy a finished result to `experiments/<benchmark>/results/<model>-<scale>-seed<seed>-<hash>.json`.
+
+    Args:
+        experiments_root: the folder that holds the benchmarks; this checkout's `experiments/` by default.
+
+    Returns:
+        Where the copy lies.
+
+    Raises:
+        ResultError: the run isn't finished, belongs to another benchmark, or its names can't name a file.
+        FileNotFoundError: there is no such result, or no such benchmark.
+    """
+    result = read_result(result_path)
+    if result["status"] != "finished":
+        raise ResultError(
+            f"{result_path}: status is {result['status']!r}; only a finished run is of record: resume it"
+        )
+    if result["experiment"] != benchmark:
+        raise ResultError(
+            f"{result_path}: experiment is {result['experiment']!r}, not {benchmark!r}; publish it there"
+        )
+    for key in ("model", "scale", "config_hash"):
+        if not _FILE_STEM.fullmatch(result[key]):
+            raise ResultError(
+                f"{result_path}: {key} {result[key]!r} can't be part of a file name; "
+                "use letters, digits, '_', '.' and '-'"
+            )
+    root = Path(experiments_root) if experiments_root is not None else Path(__file__).resolve().parent
+    folder = root / benchmark
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"no benchmark {benchmark!r}: {folder} is no folder; use the name of a benchmark"
+        )
+    name = f"{result['model']}-{result['scale']}-seed{result['seed']}-{result['config_hash']}.json"
+    write_result(folder / "results" / name, result)
+    return folder / "results" / name
+
+
+def check_portable(config: Mapping[str, Any], name: str = "config") -> None:
+    """Raise ResultError, naming the key, where `config` holds an absolute path. Call it before a run."""
+    for key, value in _leaves(config, name):
+        if isinstance(value, str) and _ABSOLUTE.match(value):
+            raise ResultError(
+                f"{key} is an absolute path ({value!r}), which says nothing on another machine; "
+                "leave it out of the result or make it relative"
+            )
+
+
+def portable_command(command: str) -> str:
+    """The command with absolute paths replaced by `PATH`, fit for `result["command"]`."""
+    return _ABSOLUTE_IN_COMMAND.sub("PATH", command)
+
+
+def _result_files(root: Path) -> Iterator[Path]:
+    if root.is_file():
+        yield root
+    elif root.name == "results":
+        yield from sorted(root.glob("*.json"))
+    else:
+        yield from sorted({*root.rglob("result.json"), *root.rglob("results/*.json")})
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Every scalar below `value` with its dotted key."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{key}[{index}]")
+    else:
+        yield key, value
+
+
+def _validate(result: Any, source: str) -> None:
+    if not isinstance(result, Mapping):
+        raise ResultError(f"{source}: holds a {type(result).__name__}, not an object with a result's keys")
+    version = result.get("schema_version")
+    if type(version) is int and version > SCHEMA_VERSION:
+        raise ResultError(
+            f"{source}: schema_version {version} is newer than {SCHEMA_VERSION}; update tensormem to read it"
+        )
+    _check_types(result, _SCHEMA, source)
+    if version != SCHEMA_VERSION:
+        raise ResultError(f"{source}: schema_version {version} is unknown; this code reads {SCHEMA_VERSION}")
+    for key, choices in (("status", STATUSES), ("streaming", STREAMING)):
+        if result[key] not in choices:
+            raise ResultError(f"{source}: {key} is {result[key]!r}; use one of {', '.join(choices)}")
+    _check_types(result, _SCHEMA_OF_EXPERIMENT.get(result["experiment"], {}), source)
+    for block in ("loss_by_position", "history"):
+        lengths = {key: len(values) for key, values in result.get(block, {}).items()}
+        if len(set(lengths.values())) > 1:
+            raise ResultError(
+                f"{source}: the lists of {block} differ in length ({lengths}); write one value each"
+            )
+    for key, value in _leaves(result, ""):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ResultError(f"{source}: {key} is {value}; a run that diverged has no result")
+    try:
+        check_portable(result, name="")
+    except ResultError as error:
+        raise ResultError(f"{source}: {error}") from None
+    if found := _ABSOLUTE_IN_COMMAND.search(result["command"]):
+        raise ResultError(f"{source}: command holds the absolute path {found[0]!r}; use portable_command()")
+
+
+def _check_types(result: Mapping[str, Any], schema: Mapping[str, tuple[type, ...]], source: str) -> None:
+    for key, types in schema.items():
+        value: Any = result
+        for part in key.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                raise ResultError(f"{source}: {key} is missing; write it, or run the experiment again")
+            value = value[part]
+        # bool is a subclass of int, and `true` is no count.
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            expected = " or ".join("null" if t is _NONE else t.__name__ for t in types)
+            raise ResultError(f"{source}: {key} is {value!r} ({type(value).__name__}); it must be {expected}")

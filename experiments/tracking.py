@@ -1,0 +1,69 @@
+"""Weights & Biases: a mirror of the runs, never their store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from netrc import NetrcParseError, netrc
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pytorch_lightning.loggers import WandbLogger
+
+Mode = Literal["auto", "online", "offline", "disabled"]
+
+
+def resolve_mode(mode: Mode) -> str:
+    """`auto` is what WANDB_MODE says, else online where a key is found, else offline.
+
+    Raises:
+        ValueError: an unknown mode.
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"logger.mode={mode!r} is unknown; choose one of {', '.join(get_args(Mode))}")
+    if mode != "auto":
+        return mode
+    said = os.environ.get("WANDB_MODE")
+    if said in ("online", "offline", "disabled"):
+        return said
+    return "online" if os.environ.get("WANDB_API_KEY") or _key_in_netrc() else "offline"
+
+
+def make_logger(
+    mode: Mode, project: str, folder: Path, group: str, name: str, run_id: str, config: Mapping[str, Any]
+) -> WandbLogger | bool:
+    """A logger that writes under the run's folder; False where W&B is disabled.
+
+    Metrics are drawn against `trainer/global_step`, which Lightning's logger defines as the axis of all of them.
+
+    Args:
+        mode: see `resolve_mode`.
+        project: W&B project.
+        folder: the run's folder.
+        group: the experiment; runs of one experiment stand together.
+        name: the run's name.
+        run_id: the same for the same run, so that a resumed run goes on where it was.
+        config: what W&B shows as the run's config.
+    """
+    resolved = resolve_mode(mode)
+    if resolved == "disabled":
+        return False
+    # Read by wandb's own processes too, which settings passed here would not reach.
+    os.environ.setdefault("WANDB_SILENT", "true")
+    return WandbLogger(
+        project=project,
+        group=group,
+        name=name,
+        id=run_id,
+        save_dir=str(folder),
+        offline=resolved == "offline",
+        resume=None if resolved == "offline" else "allow",
+        config=dict(config),
+    )
+
+
+def _key_in_netrc() -> bool:
+    try:
+        return netrc().authenticators("api.wandb.ai") is not None
+    except (FileNotFoundError, NetrcParseError):
+        return False

@@ -1,0 +1,68 @@
+"""The settings of a training run that change its numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+
+@dataclass(frozen=True)
+class Training:
+    """Optimiser and schedule; the defaults are the published language settings.
+
+    Attributes:
+        steps: optimiser steps.
+        learning_rate: peak rate of AdamW.
+        weight_decay: on every parameter, as published.
+        warmup_steps: the rate rises linearly to its peak; then a cosine takes it to 0 at the last step.
+        clip_norm: largest norm of the gradient.
+        evaluate_every: steps between evaluations on the validation split; must divide steps, so that the last
+            step is evaluated.
+        patience: stop after so many evaluations in a row without a gain.
+        precision: Lightning's name of the number format.
+    """
+
+    steps: int = 10_000
+    learning_rate: float = 3e-4
+    weight_decay: float = 0.1
+    warmup_steps: int = 1_000
+    clip_norm: float = 1.0
+    evaluate_every: int = 500
+    patience: int = 10
+    precision: str = "32-true"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "evaluate_every", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"training.{name}={getattr(self, name)} must be at least 1")
+        for name in ("learning_rate", "clip_norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"training.{name}={getattr(self, name)} must be positive")
+        if self.weight_decay < 0:
+            raise ValueError(f"training.weight_decay={self.weight_decay} must not be negative")
+        if self.steps % self.evaluate_every:
+            raise ValueError(
+                f"training.evaluate_every={self.evaluate_every} must divide training.steps={self.steps}: "
+                "otherwise the last steps are never evaluated"
+            )
+        if not 0 <= self.warmup_steps < self.steps:
+            raise ValueError(f"training.warmup_steps={self.warmup_steps} must lie in [0, training.steps={self.steps})")
+
+    def optimizer(self, module: nn.Module) -> AdamW:
+        """AdamW over all parameters of the module."""
+        return AdamW(module.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
+
+    def scheduler(self, optimizer: AdamW) -> LambdaLR:
+        """The schedule, to be stepped once per optimiser step."""
+        return LambdaLR(optimizer, self.rate_factor)
+
+    def rate_factor(self, step: int) -> float:
+        """The learning rate of a step (from 0) over its peak."""
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        progress = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))

@@ -1,0 +1,181 @@
+"""LanguageData: WikiText-2 as a Lightning data module."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from jaxtyping import Int64
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts, load_corpus
+from experiments.wikitext.vocabulary import KINDS, Vocabulary
+from experiments.wikitext.windows import PROTOCOLS, Batch, RandomWindows, evaluation_batches
+
+
+class EvaluationLoader:
+    """The batches of one evaluation pass, in order.
+
+    Not a DataLoader: the batches are views of a tensor in memory, so workers would only copy them; and with
+    several processes Lightning would deal a DataLoader's batches out to the processes, repeating some to even
+    them out, so that a target could count twice. This way every process sees all of them once.
+    """
+
+    def __init__(self, batches: list[Batch]) -> None:
+        """Serve ``batches`` on every pass."""
+        self.batches = batches
+
+    def __len__(self) -> int:
+        """Number of batches of a pass."""
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Start a pass."""
+        return iter(self.batches)
+
+
+class LanguageData(pl.LightningDataModule):
+    """WikiText-2: random windows for training, fixed windows for validation and test.
+
+    Batches are ``(inputs (B, T), targets (B, T))``, int64. Training batches go on for ever: bound the run by
+    its steps.
+
+    Args:
+        root: data root that holds ``wikitext-2/``; None: no local files. See `load_corpus`.
+        window: positions T of a window.
+        batch_size: windows B of a batch; in training over all processes together.
+        vocabulary: ``paper``, ``paper_fixed`` or ``standard``; see `Vocabulary.build`.
+        evaluation: ``full`` or ``paper``; see `evaluation_batches`.
+        seed: seed of the training windows; batch g depends on (seed, g) alone.
+        num_workers: processes that prepare training batches (spawned); they don't change the batches.
+        download: whether the Hugging Face hub may be asked when there are no local files.
+        max_eval_tokens: cut validation and test to their first so many tokens, for smoke runs. The numbers
+            can then not be compared with anything; None for the whole splits.
+        expected_counts: lines and words of each split; the official ones unless a test brings a toy corpus.
+
+    Raises:
+        ValueError: an argument out of range, with its name, value and what is allowed.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str | Path | None,
+        window: int = 512,
+        batch_size: int = 32,
+        vocabulary: str = "paper_fixed",
+        evaluation: str = "full",
+        seed: int = 0,
+        num_workers: int = 0,
+        download: bool = True,
+        max_eval_tokens: int | None = None,
+        expected_counts: Mapping[str, SplitCounts] = OFFICIAL_COUNTS,
+    ) -> None:
+        super().__init__()
+        minima = {"window": (window, 1), "batch_size": (batch_size, 1), "seed": (seed, 0)}
+        minima["num_workers"] = (num_workers, 0)
+        if max_eval_tokens is not None:
+            minima["max_eval_tokens"] = (max_eval_tokens, 2)
+        for name, (value, minimum) in minima.items():
+            if value < minimum:
+                raise ValueError(f"{name}={value}: must be at least {minimum}")
+        if vocabulary not in KINDS:
+            raise ValueError(f"vocabulary={vocabulary!r} is unknown: use one of {', '.join(KINDS)}")
+        if evaluation not in PROTOCOLS:
+            raise ValueError(f"evaluation={evaluation!r} is unknown: use one of {', '.join(PROTOCOLS)}")
+        self.root = root
+        self.window = window
+        self.batch_size = batch_size
+        self.vocabulary_kind = vocabulary
+        self.evaluation = evaluation
+        self.seed = seed
+        self.num_workers = num_workers
+        self.download = download
+        self.max_eval_tokens = max_eval_tokens
+        self.expected_counts = expected_counts
+        self._vocabulary: Vocabulary | None = None
+        self._tokens: dict[str, Tensor] = {}
+        self._source = ""
+
+    def setup(self, stage: str | None = None) -> None:
+        """Load, check and encode the corpus, once; ``stage`` makes no difference.
+
+        Raises:
+            DatasetNotFoundError: the data set is not there and can't be downloaded.
+            CorpusMismatchError: a split has the wrong size.
+        """
+        if self._vocabulary is not None:
+            return
+        corpus = load_corpus(self.root, self.download, self.expected_counts)
+        vocabulary = Vocabulary.build(self.vocabulary_kind, corpus)
+        tokens = {split: vocabulary.encode(lines) for split, lines in corpus.splits.items()}
+        for split in ("validation", "test"):
+            tokens[split] = tokens[split][: self.max_eval_tokens]
+        self._source, self._tokens, self._vocabulary = corpus.source, tokens, vocabulary
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary; raises RuntimeError before `setup`."""
+        return self._require_setup()
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, which is the number of embedding rows; raises RuntimeError before `setup`."""
+        return self.vocabulary.size
+
+    @property
+    def source(self) -> str:
+        """Where the text came from, without a path; raises RuntimeError before `setup`."""
+        self._require_setup()
+        return self._source
+
+    @property
+    def train_tokens(self) -> Int64[Tensor, " N"]:
+        """(N,) ids of the training split; raises RuntimeError before `setup`."""
+        return self._split_tokens("train")
+
+    @property
+    def validation_tokens(self) -> Int64[Tensor, " N"]:
+        """(N,) ids of validation, cut to ``max_eval_tokens``; raises RuntimeError before `setup`."""
+        return self._split_tokens("validation")
+
+    @property
+    def test_tokens(self) -> Int64[Tensor, " N"]:
+        """(N,) ids of test, cut to ``max_eval_tokens``; raises RuntimeError before `setup`."""
+        return self._split_tokens("test")
+
+    def _split_tokens(self, split: str) -> Tensor:
+        self._require_setup()
+        return self._tokens[split]
+
+    def _require_setup(self) -> Vocabulary:
+        if self._vocabulary is None:
+            raise RuntimeError("LanguageData has no data yet: call setup() first")
+        return self._vocabulary
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""
+        start, rank, world_size = 0, 0, 1
+        if self.trainer is not None:
+            start = self.trainer.global_step * self.trainer.accumulate_grad_batches
+            rank, world_size = self.trainer.global_rank, self.trainer.world_size
+        batches = RandomWindows(
+            self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size
+        )
+        # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
+        spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
+        return DataLoader(
+            batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {})
+        )
+
+    def val_dataloader(self) -> EvaluationLoader:
+        """One pass over the validation split by the chosen protocol."""
+        return self._evaluation_loader(self.validation_tokens)
+
+    def test_dataloader(self) -> EvaluationLoader:
+        """One pass over the test split by the chosen protocol."""
+        return self._evaluation_loader(self.test_tokens)
+
+    def _evaluation_loader(self, tokens: Tensor) -> EvaluationLoader:
+        return EvaluationLoader(evaluation_batches(tokens, self.window, self.batch_size, self.evaluation))

@@ -1,0 +1,173 @@
+"""The language task: next-word prediction, its evaluation and its causality audit.
+
+Legend: B batch, T positions of a window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from experiments.training import Training
+from tensormem.audit import AuditReport, audit, require_causal
+from tensormem.losses import chunked_cross_entropy, token_nats
+from tensormem.models.language import LanguageModel
+
+# A leak is a matter of the architecture, not of the vocabulary: a small one makes the first audit quick.
+_PREFLIGHT_VOCABULARY = 64
+
+
+class NatsByPosition(Metric):
+    """Total cross-entropy and number of targets at each position inside a window.
+
+    Args:
+        window: T, the longest window.
+    """
+
+    full_state_update = False
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.add_state("nats", torch.zeros(window, dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("targets", torch.zeros(window, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, nats: Tensor) -> None:
+        """Add the losses (B, T') of windows of T' <= T positions."""
+        length = nats.shape[1]
+        self.nats[:length] += nats.double().sum(0)
+        self.targets[:length] += nats.shape[0]
+
+    def compute(self) -> Tensor:
+        """Mean nats over all targets, 0-d float64."""
+        return self.nats.sum() / self.targets.sum()
+
+
+class LanguageTask(pl.LightningModule):
+    """Trains and evaluates a language model on windows that start from an empty state.
+
+    Args:
+        model: the language model.
+        training: optimiser and schedule.
+        window: T, the longest window.
+        seed: with the step, seeds the dropout: a resumed run draws what an uninterrupted one does.
+    """
+
+    def __init__(self, model: LanguageModel, training: Training, window: int, seed: int) -> None:
+        super().__init__()
+        self.model = model
+        self.training_settings = training
+        self.window = window
+        self.seed = seed
+        self.validation_nats = NatsByPosition(window)
+        self.test_nats = NatsByPosition(window)
+        self.validation_targets = 0
+
+    @staticmethod
+    def preflight(
+        build: Callable[[int], nn.Module], name: str, window: int, allow_noncausal: bool
+    ) -> AuditReport:
+        """Audit a small twin of the model before any work is done.
+
+        Args:
+            build: vocabulary size to model.
+            name: the model's name, for the error.
+            window: T; the audit takes no longer sequences.
+            allow_noncausal: let a leaking model through.
+
+        Raises:
+            CausalityError: the model reads the future and that is not allowed, or the audit is inconclusive.
+        """
+        report = audit(build(_PREFLIGHT_VOCABULARY), _PREFLIGHT_VOCABULARY, audit_lengths(window))
+        require_causal(report, name, allow_noncausal)
+        return report
+
+    def audit(self) -> AuditReport:
+        """Audit the model as it is now."""
+        return audit(self.model, self.model.output_weight.shape[0], audit_lengths(self.window))
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with warmup and cosine."""
+        optimizer = self.training_settings.optimizer(self)
+        scheduler = self.training_settings.scheduler(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Seed the step's dropout by (seed, step)."""
+        (state,) = np.random.SeedSequence([self.seed, self.global_step]).generate_state(1, np.uint64)
+        torch.manual_seed(int(state))
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """Mean nats of a batch of windows."""
+        inputs, targets = batch
+        hidden, _ = self.model.hidden(inputs)
+        loss = chunked_cross_entropy(hidden.flatten(0, 1), self.model.output_weight, targets.flatten())
+        self.log("train/nats", loss)
+        self.log("train/learning_rate", self.lr_schedulers().get_last_lr()[0])
+        for layer, gate in self.model.gates.items():
+            self.log(f"gate/layer_{layer}", gate)
+        return loss
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Add a batch's losses."""
+        self.validation_nats.update(self._nats(batch))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation loss and its perplexity."""
+        self.validation_targets = int(self.validation_nats.targets.sum())
+        self._log_evaluation("validation", self.validation_nats)
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Add a batch's losses."""
+        self.test_nats.update(self._nats(batch))
+
+    def on_test_epoch_end(self) -> None:
+        """Log the test loss and its perplexity."""
+        self._log_evaluation("test", self.test_nats, reset=False)
+
+    def result(self) -> dict[str, Any]:
+        """The blocks of the result file that belong to language, after the test."""
+        nats = float(self.test_nats.compute())
+        counts = self.test_nats.targets
+        memory = self.model.stack.memory
+        gates = [float(gate) for gate in self.model.gates.values()]
+        total = sum(parameter.numel() for parameter in self.model.parameters())
+        embedded = self.model.output_weight.numel()
+        return {
+            "streaming": self.model.streaming,
+            "metrics": {"test_nats": nats, "test_perplexity": math.exp(nats), "test_targets": int(counts.sum())},
+            "loss_by_position": {
+                "nats": (self.test_nats.nats / counts.clamp(min=1)).tolist(),
+                "targets": counts.tolist(),
+            },
+            "gates": gates or None,
+            "parameters": {
+                "total": total,
+                "non_embedding": total - embedded,
+                "memory": 0 if memory is None else sum(parameter.numel() for parameter in memory.parameters()),
+            },
+            "state_bytes": {"per_sequence": self.model.state_bytes(self.window), "window": self.window},
+        }
+
+    def _nats(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        inputs, targets = batch
+        hidden, _ = self.model.hidden(inputs)
+        return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(targets.shape)
+
+    def _log_evaluation(self, split: str, metric: NatsByPosition, reset: bool = True) -> None:
+        nats = metric.compute()
+        self.log(f"{split}/nats", nats.float())
+        self.log(f"{split}/perplexity", nats.exp().float())
+        if reset:
+            metric.reset()
+
+
+def audit_lengths(window: int) -> tuple[int, int]:
+    """Two odd lengths that span several chunks of the usual sizes and that these don't divide."""
+    return min(29, window), min(53, window)

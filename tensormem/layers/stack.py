@@ -1,0 +1,118 @@
+"""A stack of blocks and the route that the memory's state takes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tensormem.layers.block import Block, GatedFusion
+from tensormem.memory import MemoryState, TensorMemory
+
+Threading = Literal["layer", "depth"]
+
+
+class StackState(NamedTuple):
+    """What a stack carries between calls.
+
+    Attributes:
+        mixers: one state per block.
+        memories: one memory state per block; empty without a memory.
+    """
+
+    mixers: tuple[Any, ...]
+    memories: tuple[MemoryState, ...]
+
+
+class Stack(nn.Module):
+    """Blocks in a row and, after each one's MLP, what the shared memory adds.
+
+    Threading is the route of the memory's state:
+
+    - ``layer``: every layer has a state of its own, empty at the start of a sequence. Causal; L times the bytes.
+    - ``depth`` (the paper's): a layer goes on from the final state of the layer below, which has seen the whole
+      call. The memory's last chunk is padded and written at the end of each layer. NOT causal on tokens: from
+      the second layer on the first token reads the last. It carries no state between calls.
+
+    Args:
+        blocks: the blocks, first one first.
+        dim: width of the tokens.
+        memory: one memory, whose weights serve all layers; None for a plain Transformer.
+        threading: as above.
+        gamma: initial logit of each layer's gate.
+        dropout: on the memory's contribution.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        dim: int,
+        memory: TensorMemory | None = None,
+        threading: Threading = "layer",
+        gamma: float = 0.0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if threading not in get_args(Threading):
+            raise ValueError(f"threading={threading!r} is unknown; choose one of {get_args(Threading)}")
+        self.threading = threading
+        self.blocks = nn.ModuleList(blocks)
+        self.memory = memory
+        num_fusions = 0 if memory is None else len(blocks)
+        self.fusions = nn.ModuleList(GatedFusion(dim, gamma, dropout) for _ in range(num_fusions))
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether a sequence may be cut into calls."""
+        return self.memory is None or self.threading == "layer"
+
+    def init_state(
+        self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> StackState:
+        """The state of B sequences of which nothing has been seen."""
+        self._require_carrying()
+        memories: tuple[MemoryState, ...] = ()
+        if self.memory is not None:
+            memories = tuple(self.memory.init_state(batch, device, dtype) for _ in self.fusions)
+        return StackState(tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories)
+
+    def state_bytes(self, seq_len: int) -> int:
+        """Bytes that one sequence of seq_len tokens holds in float32: caches and memories."""
+        mixers = sum(block.mixer.state_bytes(seq_len) for block in self.blocks)
+        if self.memory is None:
+            return mixers
+        num_memories = len(self.fusions) if self.threading == "layer" else 1
+        return mixers + num_memories * self.memory.state_bytes(seq_len)
+
+    def forward(
+        self, x: Float[Tensor, "B N dim"], state: StackState | None = None
+    ) -> tuple[Float[Tensor, "B N dim"], StackState | None]:
+        """The tokens after the last block, and the next state (None where the threading carries none)."""
+        if state is not None:
+            self._require_carrying()
+        mixers: list[Any] = []
+        memories: list[MemoryState] = []
+        below: MemoryState | None = None
+        for layer, block in enumerate(self.blocks):
+            x, mixer_state = block(x, None if state is None else state.mixers[layer])
+            mixers.append(mixer_state)
+            if self.memory is None:
+                continue
+            if self.threading == "depth":
+                x, reached = self.fusions[layer](x, self.memory, below)
+                # The last layer's write would reach nobody: no layer and no call comes after it.
+                below = self.memory.flush(reached) if layer + 1 < len(self.blocks) else None
+            else:
+                x, reached = self.fusions[layer](x, self.memory, None if state is None else state.memories[layer])
+                memories.append(reached)
+        return x, StackState(tuple(mixers), tuple(memories)) if self.carries_state else None
+
+    def _require_carrying(self) -> None:
+        if not self.carries_state:
+            raise ValueError(
+                "threading=depth carries no state between calls (each layer starts from the whole call's final state "
+                "of the layer below): use threading=layer, or threading=time where it is offered"
+            )

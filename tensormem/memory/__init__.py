@@ -1,0 +1,5 @@
+"""The memory itself: a grid that tokens write to and read from at continuous coordinates."""
+
+from tensormem.memory.tensor_memory import MemoryState, TensorMemory
+
+__all__ = ["MemoryState", "TensorMemory"]

@@ -1,0 +1,1 @@
+"""The zoo: complete models, one module per domain."""
