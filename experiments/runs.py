@@ -41,7 +41,8 @@ def scientific_config(config: Mapping[str, Any]) -> dict[str, Any]:
         scientific[name] = {
             key: value
             for key, value in section.items()
-            if key not in _NOT_SCIENTIFIC.get(name, ()) and not (key in defaults and _equal(defaults[key], value))
+            if key not in _NOT_SCIENTIFIC.get(name, ())
+            and not (key in defaults and _equal(defaults[key], value))
         }
     return scientific
 
@@ -80,7 +81,11 @@ def _defaults(target: str) -> dict[str, Any]:
     """Defaults of the keyword arguments that a class passes on to its bases, or of a function."""
     found: dict[str, Any] = {}
     callable_ = get_object(target)
-    candidates = [c for c in inspect.getmro(callable_)[:-1] if "__init__" in vars(c)] if inspect.isclass(callable_) else []
+    candidates = (
+        [c for c in inspect.getmro(callable_)[:-1] if "__init__" in vars(c)]
+        if inspect.isclass(callable_)
+        else []
+    )
     for candidate in candidates or [callable_]:
         parameters = inspect.signature(candidate).parameters.values()
         for parameter in parameters:

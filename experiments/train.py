@@ -6,6 +6,7 @@ not run again. Hydra's `--multirun` gives every job a run folder, a W&B run and 
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 import warnings
@@ -20,9 +21,22 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import EarlyStopping
 
-from experiments.checkpoints import BEST, LAST, AtomicCheckpointIO, BestCheckpoint, PeriodicCheckpoint, load_weights
+from experiments.checkpoints import (
+    BEST,
+    LAST,
+    AtomicCheckpointIO,
+    BestCheckpoint,
+    PeriodicCheckpoint,
+    load_weights,
+)
 from experiments.progress import Progress
-from experiments.results import SCHEMA_VERSION, collect_provenance, portable_command, read_result, write_result
+from experiments.results import (
+    SCHEMA_VERSION,
+    collect_provenance,
+    portable_command,
+    read_result,
+    write_result,
+)
 from experiments.runs import config_hash, exclusive, run_folder
 from experiments.tracking import make_logger
 from experiments.training import Training
@@ -70,6 +84,10 @@ def run(config: DictConfig) -> dict[str, Any]:
         f"run folder {folder}",
         flush=True,
     )
+    # Taken now: by the time the run ends, the checkout may have moved on.
+    provenance = collect_provenance(
+        "cuda" if torch.cuda.is_available() and resolved["trainer"]["accelerator"] != "cpu" else "cpu"
+    )
     with exclusive(folder):
         if (folder / RESULT).exists():
             print(f"{name}: finished before, see {folder / RESULT}", flush=True)
@@ -81,11 +99,13 @@ def run(config: DictConfig) -> dict[str, Any]:
         network = instantiate(config.model.network, vocab_size=data.vocab_size)
         task = LanguageTask(network, training, window, resolved["seed"])
         result = _train_and_test(resolved, folder, name, training, data, task)
+        result["provenance"] = provenance
         result["audit"]["start"] = report.as_dict()
         result["causal"] = result["causal"] and report.passed
         write_result(folder / RESULT, result)
     print(
-        f"{name}: test perplexity {result['metrics']['test_perplexity']:.2f}, written to {folder / RESULT}", flush=True
+        f"{name}: test perplexity {result['metrics']['test_perplexity']:.2f}, written to {folder / RESULT}",
+        flush=True,
     )
     return result
 
@@ -165,7 +185,6 @@ def _train_and_test(
         "published": config["model"]["published"],
         "command": _command(),
         "config": _portable(config),
-        "provenance": collect_provenance(str(task.device.type)),
         "audit": {"best": report.as_dict()},
         "history": {
             "step": best.steps,
@@ -198,6 +217,7 @@ def _command() -> str:
 @hydra.main(version_base="1.3", config_path="../conf", config_name="config")
 def main(config: DictConfig) -> None:
     """Hydra's entry point."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     # Lightning's advice on workers and sessions does not apply: the data is made in memory, in microseconds.
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*was configured so validation will run.*")

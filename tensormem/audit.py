@@ -99,7 +99,9 @@ def audit(
             effects = []
             for length in lengths:
                 tokens = torch.randint(vocab_size, (1, length), generator=tokens_generator).to(device)
-                positions = sorted({round(i * (length - 1) / max(num_positions - 1, 1)) for i in range(num_positions)})
+                positions = sorted(
+                    {round(i * (length - 1) / max(num_positions - 1, 1)) for i in range(num_positions)}
+                )
                 report, effect = _probe(candidate, tokens, positions, vocab_size, weights)
                 if report is not None:
                     return report
@@ -140,7 +142,9 @@ def _probe(
     if not bool(torch.isfinite(logits).all()):
         return AuditReport("inconclusive", "the logits are not finite", weights, length), False
     if not torch.equal(logits, _logits(model, tokens)):
-        return AuditReport("inconclusive", "two calls with equal tokens gave different logits", weights, length), False
+        return AuditReport(
+            "inconclusive", "two calls with equal tokens gave different logits", weights, length
+        ), False
     every_effect = True
     for position in positions:
         changed = tokens.clone()

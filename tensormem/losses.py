@@ -59,7 +59,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         buffer = hidden.new_empty(min(slice_size, hidden.shape[0]), weight.shape[0])
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         for start in range(0, hidden.shape[0], slice_size):
-            rows, target = hidden[start : start + slice_size], targets[start : start + slice_size].unsqueeze(1)
+            rows, target = (
+                hidden[start : start + slice_size],
+                targets[start : start + slice_size].unsqueeze(1),
+            )
             logits = _logits(rows, weight, buffer)
             at_target = logits.gather(1, target).sum()
             largest = logits.amax(1, keepdim=True)

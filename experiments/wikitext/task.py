@@ -136,12 +136,16 @@ class LanguageTask(pl.LightningModule):
         nats = float(self.test_nats.compute())
         counts = self.test_nats.targets
         memory = self.model.stack.memory
-        gates = [float(gate) for gate in self.model.gates.values()]
+        gates = [float(gate.detach()) for gate in self.model.gates.values()]
         total = sum(parameter.numel() for parameter in self.model.parameters())
         embedded = self.model.output_weight.numel()
         return {
             "streaming": self.model.streaming,
-            "metrics": {"test_nats": nats, "test_perplexity": math.exp(nats), "test_targets": int(counts.sum())},
+            "metrics": {
+                "test_nats": nats,
+                "test_perplexity": math.exp(nats),
+                "test_targets": int(counts.sum()),
+            },
             "loss_by_position": {
                 "nats": (self.test_nats.nats / counts.clamp(min=1)).tolist(),
                 "targets": counts.tolist(),
@@ -150,7 +154,9 @@ class LanguageTask(pl.LightningModule):
             "parameters": {
                 "total": total,
                 "non_embedding": total - embedded,
-                "memory": 0 if memory is None else sum(parameter.numel() for parameter in memory.parameters()),
+                "memory": 0
+                if memory is None
+                else sum(parameter.numel() for parameter in memory.parameters()),
             },
             "state_bytes": {"per_sequence": self.model.state_bytes(self.window), "window": self.window},
         }
@@ -158,7 +164,9 @@ class LanguageTask(pl.LightningModule):
     def _nats(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, targets = batch
         hidden, _ = self.model.hidden(inputs)
-        return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(targets.shape)
+        return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(
+            targets.shape
+        )
 
     def _log_evaluation(self, split: str, metric: NatsByPosition, reset: bool = True) -> None:
         nats = metric.compute()

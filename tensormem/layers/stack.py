@@ -77,7 +77,9 @@ class Stack(nn.Module):
         memories: tuple[MemoryState, ...] = ()
         if self.memory is not None:
             memories = tuple(self.memory.init_state(batch, device, dtype) for _ in self.fusions)
-        return StackState(tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories)
+        return StackState(
+            tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories
+        )
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes that one sequence of seq_len tokens holds in float32: caches and memories."""
@@ -106,7 +108,9 @@ class Stack(nn.Module):
                 # The last layer's write would reach nobody: no layer and no call comes after it.
                 below = self.memory.flush(reached) if layer + 1 < len(self.blocks) else None
             else:
-                x, reached = self.fusions[layer](x, self.memory, None if state is None else state.memories[layer])
+                x, reached = self.fusions[layer](
+                    x, self.memory, None if state is None else state.memories[layer]
+                )
                 memories.append(reached)
         return x, StackState(tuple(mixers), tuple(memories)) if self.carries_state else None
 

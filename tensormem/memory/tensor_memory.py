@@ -237,7 +237,9 @@ class TensorMemory(nn.Module):
                     f"start from init_state({x.shape[0]})"
                 )
             if value.device != x.device:
-                raise ValueError(f"state.{name} is on {value.device}, but x is on {x.device}: move one of them")
+                raise ValueError(
+                    f"state.{name} is on {value.device}, but x is on {x.device}: move one of them"
+                )
             if value.dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"state.{name} is {value.dtype}; the state is kept in float32 or float64")
 
