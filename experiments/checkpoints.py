@@ -25,9 +25,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     Lightning's own writer stages in the system's temporary folder, from where a move to another disk is a copy.
     """
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
-    ) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Save to path, atomically and through to the disk."""
         if storage_options is not None:
             raise TypeError("storage_options are not supported: checkpoints are local files")

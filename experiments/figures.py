@@ -167,9 +167,7 @@ def _figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLike[
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.figures", description="Result files to figures."
-    )
+    parser = argparse.ArgumentParser(prog="python -m experiments.figures", description="Result files to figures.")
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--results", nargs="+", metavar="DIR", help="run roots, results folders or files")
     parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder for the figures")

@@ -163,15 +163,11 @@ def find_results(roots: Iterable[str | os.PathLike[str]]) -> list[Result]:
     found: dict[tuple[str, int], Result] = {}
     for root in map(Path, roots):
         if not root.exists():
-            raise FileNotFoundError(
-                f"no result file or folder at {root}; give a run root or a results folder"
-            )
+            raise FileNotFoundError(f"no result file or folder at {root}; give a run root or a results folder")
         for path in _result_files(root):
             result = read_result(path)
             found.setdefault((result["config_hash"], result["seed"]), result)
-    return sorted(
-        found.values(), key=lambda r: (r["experiment"], r["model"], r["scale"], r["seed"], r["config_hash"])
-    )
+    return sorted(found.values(), key=lambda r: (r["experiment"], r["model"], r["scale"], r["seed"], r["config_hash"]))
 
 
 def publish(
@@ -193,13 +189,9 @@ def publish(
     """
     result = read_result(result_path)
     if result["status"] != "finished":
-        raise ResultError(
-            f"{result_path}: status is {result['status']!r}; only a finished run is of record: resume it"
-        )
+        raise ResultError(f"{result_path}: status is {result['status']!r}; only a finished run is of record: resume it")
     if result["experiment"] != benchmark:
-        raise ResultError(
-            f"{result_path}: experiment is {result['experiment']!r}, not {benchmark!r}; publish it there"
-        )
+        raise ResultError(f"{result_path}: experiment is {result['experiment']!r}, not {benchmark!r}; publish it there")
     for key in ("model", "scale", "config_hash"):
         if not _FILE_STEM.fullmatch(result[key]):
             raise ResultError(
@@ -209,9 +201,7 @@ def publish(
     root = Path(experiments_root) if experiments_root is not None else Path(__file__).resolve().parent
     folder = root / benchmark
     if not folder.is_dir():
-        raise FileNotFoundError(
-            f"no benchmark {benchmark!r}: {folder} is no folder; use the name of a benchmark"
-        )
+        raise FileNotFoundError(f"no benchmark {benchmark!r}: {folder} is no folder; use the name of a benchmark")
     name = f"{result['model']}-{result['scale']}-seed{result['seed']}-{result['config_hash']}.json"
     write_result(folder / "results" / name, result)
     return folder / "results" / name
@@ -271,9 +261,7 @@ def _validate(result: Any, source: str) -> None:
     for block in ("loss_by_position", "history"):
         lengths = {key: len(values) for key, values in result.get(block, {}).items()}
         if len(set(lengths.values())) > 1:
-            raise ResultError(
-                f"{source}: the lists of {block} differ in length ({lengths}); write one value each"
-            )
+            raise ResultError(f"{source}: the lists of {block} differ in length ({lengths}); write one value each")
     for key, value in _leaves(result, ""):
         if isinstance(value, float) and not math.isfinite(value):
             raise ResultError(f"{source}: {key} is {value}; a run that diverged has no result")

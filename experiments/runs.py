@@ -41,8 +41,7 @@ def scientific_config(config: Mapping[str, Any]) -> dict[str, Any]:
         scientific[name] = {
             key: value
             for key, value in section.items()
-            if key not in _NOT_SCIENTIFIC.get(name, ())
-            and not (key in defaults and _equal(defaults[key], value))
+            if key not in _NOT_SCIENTIFIC.get(name, ()) and not (key in defaults and _equal(defaults[key], value))
         }
     return scientific
 
@@ -82,9 +81,7 @@ def _defaults(target: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     callable_ = get_object(target)
     candidates = (
-        [c for c in inspect.getmro(callable_)[:-1] if "__init__" in vars(c)]
-        if inspect.isclass(callable_)
-        else []
+        [c for c in inspect.getmro(callable_)[:-1] if "__init__" in vars(c)] if inspect.isclass(callable_) else []
     )
     for candidate in candidates or [callable_]:
         parameters = inspect.signature(candidate).parameters.values()

@@ -22,9 +22,7 @@ BENCHMARKS = ("wikitext",)
 SCALES = ("paper", "cpu", "smoke")
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
 # Parts of a config that can't change what is measured: two runs that differ only here are seeds of one row.
-UNSCIENTIFIC = frozenset(
-    {"seed", "runs", "logger", "hydra", "device", "accelerator", "workers", "num_workers", "root"}
-)
+UNSCIENTIFIC = frozenset({"seed", "runs", "logger", "hydra", "device", "accelerator", "workers", "num_workers", "root"})
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,7 @@ class Group:
     def caption(self) -> str:
         """What every row has in common, in one line."""
         settings = ", ".join(f"{key} {value}" for key, value in self.protocol)
-        line = (
-            f"Scale {self.scale}, {self.tokens:,} training tokens; {settings}; on {'; '.join(self.hardware)}."
-        )
+        line = f"Scale {self.scale}, {self.tokens:,} training tokens; {settings}; on {'; '.join(self.hardware)}."
         published = [key for key, value in self.protocol if value == "paper"]
         if published:
             line += f" Published protocol, not ours, in: {', '.join(published)}."
@@ -220,9 +216,7 @@ def _labels(variants: Mapping[tuple[str, bool, str], Any]) -> dict[tuple[str, bo
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.tables", description="Result files to tables."
-    )
+    parser = argparse.ArgumentParser(prog="python -m experiments.tables", description="Result files to tables.")
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument(
         "--results",

@@ -50,9 +50,7 @@ class Training:
                 "otherwise the last steps are never evaluated"
             )
         if not 0 <= self.warmup_steps < self.steps:
-            raise ValueError(
-                f"training.warmup_steps={self.warmup_steps} must lie in [0, training.steps={self.steps})"
-            )
+            raise ValueError(f"training.warmup_steps={self.warmup_steps} must lie in [0, training.steps={self.steps})")
 
     def optimizer(self, module: nn.Module) -> AdamW:
         """AdamW over all parameters of the module."""

@@ -31,7 +31,7 @@ class AuditReport:
         verdict: ``causal``; ``leaks``; ``inconclusive`` where changed tokens changed nothing at or after
             themselves, or two equal calls differed, so that nothing can be said. Only ``causal`` is a pass.
         reason: one sentence.
-        weights: the weights that showed it: ``given`` or ``random`` (a closed gate hides a leak; random weights open it).
+        weights: what showed it, ``given`` or ``random`` weights (a closed gate hides a leak; random ones open it).
         length: tokens of the sequence that showed it.
         changed_position: the token that was changed.
         leaking_position: the first position before it whose logits changed.
@@ -99,9 +99,7 @@ def audit(
             effects = []
             for length in lengths:
                 tokens = torch.randint(vocab_size, (1, length), generator=tokens_generator).to(device)
-                positions = sorted(
-                    {round(i * (length - 1) / max(num_positions - 1, 1)) for i in range(num_positions)}
-                )
+                positions = sorted({round(i * (length - 1) / max(num_positions - 1, 1)) for i in range(num_positions)})
                 report, effect = _probe(candidate, tokens, positions, vocab_size, weights)
                 if report is not None:
                     return report
@@ -142,9 +140,7 @@ def _probe(
     if not bool(torch.isfinite(logits).all()):
         return AuditReport("inconclusive", "the logits are not finite", weights, length), False
     if not torch.equal(logits, _logits(model, tokens)):
-        return AuditReport(
-            "inconclusive", "two calls with equal tokens gave different logits", weights, length
-        ), False
+        return AuditReport("inconclusive", "two calls with equal tokens gave different logits", weights, length), False
     every_effect = True
     for position in positions:
         changed = tokens.clone()

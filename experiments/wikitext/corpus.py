@@ -135,13 +135,9 @@ def _load_from_hub() -> Corpus:
         # to its cache, where an earlier run may have left the data set.
         datasets.config.HF_HUB_OFFLINE = online_setting or problem is not None
         loaded = datasets.load_dataset(HUB_REPOSITORY, HUB_CONFIGURATION, revision=HUB_REVISION)
-    except (
-        Exception
-    ) as error:  # the client's errors have no common base class; the cause is chained and named
+    except Exception as error:  # the client's errors have no common base class; the cause is chained and named
         reason = problem or f"{type(error).__name__}: {error}"
-        raise DatasetNotFoundError(
-            _where_to_put_it(f"the Hugging Face hub failed ({_one_line(reason)})")
-        ) from error
+        raise DatasetNotFoundError(_where_to_put_it(f"the Hugging Face hub failed ({_one_line(reason)})")) from error
     finally:
         datasets.config.HF_HUB_OFFLINE = online_setting
     # The client's cache is looked up without the revision, so only a download may claim it.

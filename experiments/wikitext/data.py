@@ -160,14 +160,10 @@ class LanguageData(pl.LightningDataModule):
         if self.trainer is not None:
             start = self.trainer.global_step * self.trainer.accumulate_grad_batches
             rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        batches = RandomWindows(
-            self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size
-        )
+        batches = RandomWindows(self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size)
         # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
         spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
-        return DataLoader(
-            batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {})
-        )
+        return DataLoader(batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {}))
 
     def val_dataloader(self) -> EvaluationLoader:
         """One pass over the validation split by the chosen protocol."""

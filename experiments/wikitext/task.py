@@ -70,9 +70,7 @@ class LanguageTask(pl.LightningModule):
         self.validation_targets = 0
 
     @staticmethod
-    def preflight(
-        build: Callable[[int], nn.Module], name: str, window: int, allow_noncausal: bool
-    ) -> AuditReport:
+    def preflight(build: Callable[[int], nn.Module], name: str, window: int, allow_noncausal: bool) -> AuditReport:
         """Audit a small twin of the model before any work is done.
 
         Args:
@@ -154,9 +152,7 @@ class LanguageTask(pl.LightningModule):
             "parameters": {
                 "total": total,
                 "non_embedding": total - embedded,
-                "memory": 0
-                if memory is None
-                else sum(parameter.numel() for parameter in memory.parameters()),
+                "memory": 0 if memory is None else sum(parameter.numel() for parameter in memory.parameters()),
             },
             "state_bytes": {"per_sequence": self.model.state_bytes(self.window), "window": self.window},
         }
@@ -164,9 +160,7 @@ class LanguageTask(pl.LightningModule):
     def _nats(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, targets = batch
         hidden, _ = self.model.hidden(inputs)
-        return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(
-            targets.shape
-        )
+        return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(targets.shape)
 
     def _log_evaluation(self, split: str, metric: NatsByPosition, reset: bool = True) -> None:
         nats = metric.compute()

@@ -140,9 +140,7 @@ def _paper_fixed(corpus: Corpus, limit: int) -> Vocabulary:
 def _standard(corpus: Corpus, limit: int) -> Vocabulary:
     counts = _count_words(corpus["train"])
     if END_OF_LINE in counts:
-        raise ValueError(
-            f"the text already contains {END_OF_LINE!r}: give the files without end-of-line tokens"
-        )
+        raise ValueError(f"the text already contains {END_OF_LINE!r}: give the files without end-of-line tokens")
     counts[END_OF_LINE] = len(corpus["train"])
     words = tuple(word for word, _ in counts.most_common())
     ids = {word: index for index, word in enumerate(words)}

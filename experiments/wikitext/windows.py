@@ -125,9 +125,7 @@ def evaluation_batches(
     covered = num_windows * window
     inputs = tokens[:covered].view(num_windows, window)
     targets = tokens[1 : covered + 1].view(num_windows, window)
-    batches = [
-        (inputs[i : i + batch_size], targets[i : i + batch_size]) for i in range(0, num_windows, batch_size)
-    ]
+    batches = [(inputs[i : i + batch_size], targets[i : i + batch_size]) for i in range(0, num_windows, batch_size)]
     if covered < len(tokens) - 1:
         batches.append((tokens[None, covered:-1], tokens[None, covered + 1 :]))
     return batches

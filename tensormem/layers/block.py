@@ -12,7 +12,13 @@ from tensormem.memory import MemoryState, TensorMemory
 
 
 class Mixer(Protocol):
-    """What a block needs of the layer that mixes tokens: any attention, or a replacement for it."""
+    """What a block needs of the layer that mixes tokens: any attention, or a replacement for it.
+
+    Attributes:
+        output: the linear map that ends the branch.
+    """
+
+    output: nn.Linear
 
     def __call__(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]: ...
 

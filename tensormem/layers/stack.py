@@ -59,10 +59,11 @@ class Stack(nn.Module):
         if threading not in get_args(Threading):
             raise ValueError(f"threading={threading!r} is unknown; choose one of {get_args(Threading)}")
         self.threading = threading
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]
         self.memory = memory
         num_fusions = 0 if memory is None else len(blocks)
-        self.fusions = nn.ModuleList(GatedFusion(dim, gamma, dropout) for _ in range(num_fusions))
+        fusions = nn.ModuleList(GatedFusion(dim, gamma, dropout) for _ in range(num_fusions))
+        self.fusions: Sequence[GatedFusion] = fusions  # type: ignore[assignment]
 
     @property
     def carries_state(self) -> bool:
@@ -77,9 +78,7 @@ class Stack(nn.Module):
         memories: tuple[MemoryState, ...] = ()
         if self.memory is not None:
             memories = tuple(self.memory.init_state(batch, device, dtype) for _ in self.fusions)
-        return StackState(
-            tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories
-        )
+        return StackState(tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories)
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes that one sequence of seq_len tokens holds in float32: caches and memories."""
@@ -108,9 +107,7 @@ class Stack(nn.Module):
                 # The last layer's write would reach nobody: no layer and no call comes after it.
                 below = self.memory.flush(reached) if layer + 1 < len(self.blocks) else None
             else:
-                x, reached = self.fusions[layer](
-                    x, self.memory, None if state is None else state.memories[layer]
-                )
+                x, reached = self.fusions[layer](x, self.memory, None if state is None else state.memories[layer])
                 memories.append(reached)
         return x, StackState(tuple(mixers), tuple(memories)) if self.carries_state else None
 

@@ -29,14 +29,14 @@ class MemoryState(NamedTuple):
         c: (B, C, *grid), the cell volume.
         buffer: (B, K - 1, dim), the tokens of the chunk that is not complete yet, zeros behind them.
         read: (B, C), what that chunk has read; zeros where no chunk is pending.
-        count: 0-d int64 tensor, always on the CPU (it steers control flow): tokens in the buffer.
+        pending: 0-d int64 tensor, always on the CPU (it steers control flow): tokens in the buffer.
     """
 
     h: Tensor
     c: Tensor
     buffer: Tensor
     read: Tensor
-    count: Tensor
+    pending: Tensor
 
 
 class TensorMemory(nn.Module):
@@ -129,7 +129,7 @@ class TensorMemory(nn.Module):
             c=volume.clone(),
             buffer=volume.new_zeros(batch, self.chunk - 1, self.dim),
             read=volume.new_zeros(batch, self.channels),
-            count=torch.zeros((), dtype=torch.int64),
+            pending=torch.zeros((), dtype=torch.int64),
         )
 
     def forward(
@@ -155,7 +155,7 @@ class TensorMemory(nn.Module):
             state = self.init_state(x.shape[0], device=x.device)
         else:
             self._check_state(state, x)
-        pending = int(state.count)
+        pending = int(state.pending)
         tokens = torch.cat([state.buffer[:, :pending], x.to(state.buffer.dtype)], dim=1)
         num_writes, rest = divmod(tokens.shape[1], self.chunk)
 
@@ -175,7 +175,7 @@ class TensorMemory(nn.Module):
             c=c,
             buffer=F.pad(tokens[:, num_writes * self.chunk :], (0, 0, 0, self.chunk - 1 - rest)),
             read=values[:, -1] if rest else torch.zeros_like(state.read),
-            count=torch.tensor(rest),
+            pending=torch.tensor(rest),
         )
 
     def flush(self, state: MemoryState) -> MemoryState:
@@ -184,7 +184,7 @@ class TensorMemory(nn.Module):
         Returns:
             A state with nothing pending; the same state where nothing was.
         """
-        if int(state.count) == 0:
+        if int(state.pending) == 0:
             return state
         tokens = F.pad(state.buffer, (0, 0, 0, 1))
         _, h, c = self._scan(tokens, 1, state.h, state.c)
@@ -193,7 +193,7 @@ class TensorMemory(nn.Module):
             c=c,
             buffer=torch.zeros_like(state.buffer),
             read=torch.zeros_like(state.read),
-            count=torch.zeros_like(state.count),
+            pending=torch.zeros_like(state.pending),
         )
 
     def state_bytes(self, seq_len: int | None = None) -> int:
@@ -237,9 +237,7 @@ class TensorMemory(nn.Module):
                     f"start from init_state({x.shape[0]})"
                 )
             if value.device != x.device:
-                raise ValueError(
-                    f"state.{name} is on {value.device}, but x is on {x.device}: move one of them"
-                )
+                raise ValueError(f"state.{name} is on {value.device}, but x is on {x.device}: move one of them")
             if value.dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"state.{name} is {value.dtype}; the state is kept in float32 or float64")
 

@@ -53,9 +53,7 @@ class GridUpdate(nn.Module):
         for axis in range(self.num_axes):
             # Any number of axes folds into three: those before, the one convolved, and those after it.
             folded = volume.reshape(*volume.shape[:2], -1, grid[axis], grid[axis + 1 :].numel())
-            volume = _depthwise(
-                folded, self.taps[axis].to(volume.dtype), self.taps_bias[axis].to(volume.dtype)
-            )
+            volume = _depthwise(folded, self.taps[axis].to(volume.dtype), self.taps_bias[axis].to(volume.dtype))
         return volume.reshape(*volume.shape[:2], *grid)
 
     def forward(

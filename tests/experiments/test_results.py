@@ -91,10 +91,7 @@ def test_relative_strings_are_no_absolute_paths(text):
 def test_a_command_loses_its_absolute_paths(tmp_path, make_result):
     command = "python -m experiments.train model=language/base data.root=/srv/data 'x=[/a,b/c]' ~logger y=~/z"
     clean = portable_command(command)
-    assert (
-        clean
-        == "python -m experiments.train model=language/base data.root=PATH 'x=[PATH,b/c]' ~logger y=PATH"
-    )
+    assert clean == "python -m experiments.train model=language/base data.root=PATH 'x=[PATH,b/c]' ~logger y=PATH"
     write_result(tmp_path / "result.json", make_result(command=clean))
     with pytest.raises(ResultError, match=r"command holds the absolute path '/srv/data'"):
         write_result(tmp_path / "result.json", make_result(command=command))

@@ -121,12 +121,8 @@ def test_a_run_that_stopped_early_stays_with_its_budget_and_is_marked(make_resul
 
 
 def test_two_configurations_of_a_model_are_not_taken_for_seeds(make_result):
-    small = make_result(
-        config_hash="a", config={"seed": 0, "model": {"dim": 64}, "logger": {"mode": "offline"}}
-    )
-    large = make_result(
-        config_hash="b", config={"seed": 0, "model": {"dim": 128}, "logger": {"mode": "online"}}
-    )
+    small = make_result(config_hash="a", config={"seed": 0, "model": {"dim": 64}, "logger": {"mode": "offline"}})
+    large = make_result(config_hash="b", config={"seed": 0, "model": {"dim": 128}, "logger": {"mode": "online"}})
     again = make_result(config_hash="c", seed=1, config={"model": {"dim": 128}})
     (group,) = group_results([small, large, again])
     assert [(row.model, row.seeds) for row in group.rows] == [
