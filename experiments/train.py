@@ -17,6 +17,9 @@ from typing import Any
 import hydra
 import pytorch_lightning as pl
 import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import EarlyStopping
@@ -32,18 +35,31 @@ from experiments.checkpoints import (
 from experiments.progress import Progress
 from experiments.results import (
     SCHEMA_VERSION,
+    ResultError,
     collect_provenance,
     portable_command,
     read_result,
     write_result,
 )
-from experiments.runs import config_hash, exclusive, run_folder
+from experiments.runs import RunInUseError, config_hash, exclusive, run_folder
 from experiments.tracking import make_logger
 from experiments.training import Training
+from experiments.wikitext.corpus import CorpusMismatchError, DatasetNotFoundError
 from experiments.wikitext.task import LanguageTask
-from tensormem.audit import require_causal
+from tensormem.audit import AuditReport, CausalityError, require_causal
 
 RESULT = "result.json"
+# What a user can mend: shown as one message, without a traceback.
+USER_ERRORS = (
+    CausalityError,
+    CorpusMismatchError,
+    DatasetNotFoundError,
+    FloatingPointError,
+    HydraException,
+    ResultError,
+    RunInUseError,
+    ValueError,
+)
 
 
 def register_resolvers() -> None:
@@ -61,6 +77,11 @@ def _sizes_of(experiment: str, scale: str) -> str:
 register_resolvers()
 
 
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """Plain containers, with every interpolation done; a missing value is an error."""
+    return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+
+
 def run(config: DictConfig) -> dict[str, Any]:
     """Train, test and write the result file of one composed config; return the result.
 
@@ -68,7 +89,7 @@ def run(config: DictConfig) -> dict[str, Any]:
         CausalityError: the model reads the future and `allow_noncausal` is not set.
         RunInUseError: another process runs the same config.
     """
-    resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore
+    resolved = resolve(config)
     name = f"{resolved['model']['name']}-seed{resolved['seed']}"
     folder = run_folder(resolved)
     training: Training = instantiate(config.training)
@@ -98,10 +119,8 @@ def run(config: DictConfig) -> dict[str, Any]:
         pl.seed_everything(resolved["seed"], verbose=False)
         network = instantiate(config.model.network, vocab_size=data.vocab_size)
         task = LanguageTask(network, training, window, resolved["seed"])
-        result = _train_and_test(resolved, folder, name, training, data, task)
+        result = _train_and_test(resolved, folder, name, training, data, task, report)
         result["provenance"] = provenance
-        result["audit"]["start"] = report.as_dict()
-        result["causal"] = result["causal"] and report.passed
         write_result(folder / RESULT, result)
     print(
         f"{name}: test perplexity {result['metrics']['test_perplexity']:.2f}, written to {folder / RESULT}",
@@ -111,7 +130,13 @@ def run(config: DictConfig) -> dict[str, Any]:
 
 
 def _train_and_test(
-    config: Mapping[str, Any], folder: Path, name: str, training: Training, data: Any, task: LanguageTask
+    config: Mapping[str, Any],
+    folder: Path,
+    name: str,
+    training: Training,
+    data: Any,
+    task: LanguageTask,
+    start: AuditReport,
 ) -> dict[str, Any]:
     tokens_per_step = data.batch_size * data.window
     settings = config["trainer"]
@@ -125,7 +150,7 @@ def _train_and_test(
         run_id=folder.name,
         config={
             **{key: config[key] for key in ("model", "data", "training", "seed", "size")},
-            "causal": not config["allow_noncausal"] or None,
+            "causal": start.passed,
         },
         **config["logger"],
     )
@@ -170,7 +195,7 @@ def _train_and_test(
         best_step=best.best_step,
     )
     if logger:
-        logger.experiment.summary.update({"causal": report.passed, **blocks["metrics"]})
+        logger.experiment.summary.update({"causal": start.passed and report.passed, **blocks["metrics"]})
         logger.experiment.finish()
     return {
         "schema_version": SCHEMA_VERSION,
@@ -180,12 +205,12 @@ def _train_and_test(
         "seed": config["seed"],
         "config_hash": config_hash(config),
         "scale": config["size"]["name"],
-        "causal": report.passed,
+        "causal": start.passed and report.passed,
         "protocol": config["protocol"],
         "published": config["model"]["published"],
         "command": _command(),
         "config": _portable(config),
-        "audit": {"best": report.as_dict()},
+        "audit": {"start": start.as_dict(), "best": report.as_dict()},
         "history": {
             "step": best.steps,
             "tokens": [step * tokens_per_step for step in best.steps],
@@ -220,8 +245,15 @@ def main(config: DictConfig) -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     # Lightning's advice on workers and sessions does not apply: the data is made in memory, in microseconds.
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    warnings.filterwarnings("ignore", message=".*was configured so validation will run.*")
-    run(config)
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*is deprecated.*")
+    if HydraConfig.get().mode != RunMode.RUN:
+        run(config)
+        return
+    try:
+        run(config)
+    except USER_ERRORS as error:
+        # Hydra would add advice about its own internals.
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ LogitsFunction = Callable[[Tensor], Any]
 
 # Logits are of order 1 in float64: rounding moves them by 1e-15 or so, a leak by many orders more.
 _TOLERANCE = 1e-9
+_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,9 @@ def audit(
     model: LogitsFunction,
     vocab_size: int,
     lengths: Sequence[int] = (29, 53),
-    num_positions: int = 9,
     seed: int = 0,
 ) -> AuditReport:
-    """Change single tokens and report the first logit before a changed token that changes with it.
+    """Change every token in turn, alone, and report the first logit before a changed token that changes with it.
 
     An ``nn.Module`` is audited as a float64 copy in evaluation mode, once with the weights given and once with every
     parameter random: a gate that is closed or an output that is zero must not hide a leak. Its own state is left
@@ -78,7 +78,6 @@ def audit(
         vocab_size: W.
         lengths: sequence lengths to try. For a memory of chunk size K take some that K does not divide and that
             span several chunks; a chunk of 1 hides leaks inside a chunk, so audit with at least 4.
-        num_positions: positions to change, spread evenly over the sequence, its first and last included.
         seed: of the tokens and of the random weights.
 
     Raises:
@@ -99,8 +98,7 @@ def audit(
             effects = []
             for length in lengths:
                 tokens = torch.randint(vocab_size, (1, length), generator=tokens_generator).to(device)
-                positions = sorted({round(i * (length - 1) / max(num_positions - 1, 1)) for i in range(num_positions)})
-                report, effect = _probe(candidate, tokens, positions, vocab_size, weights)
+                report, effect = _probe(candidate, tokens, vocab_size, weights)
                 if report is not None:
                     return report
                 effects.append(effect)
@@ -131,31 +129,27 @@ def require_causal(report: AuditReport, name: str, allow_noncausal: bool = False
     raise CausalityError(f"the causality audit of {name} is inconclusive: {report.reason}")
 
 
-def _probe(
-    model: LogitsFunction, tokens: Tensor, positions: Sequence[int], vocab_size: int, weights: str
-) -> tuple[AuditReport | None, bool]:
-    """A report where this sequence settles the matter, and whether every changed token had an effect."""
+def _probe(model: LogitsFunction, tokens: Tensor, vocab_size: int, weights: str) -> tuple[AuditReport | None, bool]:
+    """A report where this sequence (1, N) settles the matter, and whether every changed token had an effect."""
     length = tokens.shape[1]
     logits = _logits(model, tokens)
     if not bool(torch.isfinite(logits).all()):
         return AuditReport("inconclusive", "the logits are not finite", weights, length), False
     if not torch.equal(logits, _logits(model, tokens)):
         return AuditReport("inconclusive", "two calls with equal tokens gave different logits", weights, length), False
+    # One row per changed token, a few rows at a time: their logits together may not fit into memory.
+    changed = tokens + torch.eye(length, dtype=torch.long, device=tokens.device) * (vocab_size // 2)
     every_effect = True
-    for position in positions:
-        changed = tokens.clone()
-        changed[:, position] = (changed[:, position] + vocab_size // 2) % vocab_size
-        change = (_logits(model, changed) - logits).abs().amax(dim=(0, 2))
-        before = change[:position]
-        leaking = (before > _TOLERANCE).nonzero()
-        if len(leaking):
-            first = int(leaking[0])
-            reason = f"changing token {position} of {length} changes the logits of position {first}"
-            return (
-                AuditReport("leaks", reason, weights, length, position, first, float(before.max())),
-                True,
-            )
-        every_effect &= bool((change[position:] > _TOLERANCE).any())
+    for positions in torch.arange(length).split(_ROWS):
+        changes = (_logits(model, changed[positions] % vocab_size) - logits).abs().amax(dim=2)
+        for position, change in zip(positions.tolist(), changes, strict=True):
+            leaking = (change[:position] > _TOLERANCE).nonzero()
+            if len(leaking):
+                first = int(leaking[0])
+                reason = f"changing token {position} of {length} changes the logits of position {first}"
+                size = float(change[:position].max())
+                return AuditReport("leaks", reason, weights, length, position, first, size), True
+            every_effect &= bool((change[position:] > _TOLERANCE).any())
     return None, every_effect
 
 

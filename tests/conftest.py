@@ -1,9 +1,25 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share; shapes are checked in every test."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
+
+# The hook rewrites modules as they are imported: one imported before it would go unchecked without a word.
+if "tensormem" in sys.modules:
+    raise RuntimeError("tensormem was imported before tests/conftest.py, so its annotations would not be checked")
+jaxtyping.install_import_hook("tensormem", "beartype.beartype")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Switches the check of annotations off, to see the error that a user gets, who has no such check."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

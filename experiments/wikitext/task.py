@@ -101,11 +101,15 @@ class LanguageTask(pl.LightningModule):
         (state,) = np.random.SeedSequence([self.seed, self.global_step]).generate_state(1, np.uint64)
         torch.manual_seed(int(state))
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        """Mean nats of a batch of windows."""
+    def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Mean nats of a batch of windows (inputs (B, T), targets (B, T))."""
         inputs, targets = batch
         hidden, _ = self.model.hidden(inputs)
-        loss = chunked_cross_entropy(hidden.flatten(0, 1), self.model.output_weight, targets.flatten())
+        return chunked_cross_entropy(hidden.flatten(0, 1), self.model.output_weight, targets.flatten())
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """Train on a batch; log its loss, the learning rate and the gates."""
+        loss = self.loss(batch)
         self.log("train/nats", loss)
         self.log("train/learning_rate", self.lr_schedulers().get_last_lr()[0])
         for layer, gate in self.model.gates.items():

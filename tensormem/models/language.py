@@ -6,7 +6,7 @@ Legend: B batch, N tokens, L layers, W words in the vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -254,7 +254,7 @@ class TensorLM(LanguageModel):
         memory_channels: int = 32,
         memory_grid: Sequence[int] = (8, 8, 8),
         memory_chunk: int = 16,
-        memory_options: dict[str, Any] | None = None,
+        memory_options: Mapping[str, Any] | None = None,
         threading: Threading = "layer",
         gamma: float = 0.0,
         mlp_ratio: float = 4.0,

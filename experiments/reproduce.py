@@ -1,0 +1,211 @@
+"""A table from nothing: `python -m experiments.reproduce wikitext [overrides]`.
+
+Says which runs the table needs, which of them are done and how long the rest takes here; runs them one after the other,
+each resumable; prints the table. Overrides are Hydra's and go to every run, e.g. `scale=smoke` or `seed=0,1,2`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.checkpoints import LAST
+from experiments.results import read_result
+from experiments.runs import run_folder
+from experiments.tables import make_table
+from experiments.train import RESULT, USER_ERRORS, resolve
+from experiments.training import Training
+from experiments.wikitext.task import LanguageTask
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+_TIMED_STEPS = 3
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a table.
+
+    Attributes:
+        overrides: what `experiments.train` is called with.
+        config: the composed config.
+        folder: where the run lives.
+        steps_done: steps that its last checkpoint holds; all of them where it is finished.
+    """
+
+    overrides: tuple[str, ...]
+    config: DictConfig
+    folder: Path
+    steps_done: int
+
+    @property
+    def name(self) -> str:
+        """Model and seed."""
+        return f"{self.config.model.name}-seed{self.config.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether its result file is there."""
+        return (self.folder / RESULT).exists()
+
+    @property
+    def steps_left(self) -> int:
+        """Steps still to train."""
+        return 0 if self.finished else self.config.training.steps - self.steps_done
+
+
+def plan(benchmark: str, overrides: Sequence[str] = ()) -> list[PlannedRun]:
+    """The runs of a benchmark's table, from `conf/sweep/<benchmark>.yaml`.
+
+    Args:
+        benchmark: name of the sweep and of the experiment.
+        overrides: Hydra overrides for every run; a comma sweeps, and takes the place of what the table sweeps over.
+
+    Raises:
+        ValueError: no such benchmark.
+    """
+    sweep_file = CONF / "sweep" / f"{benchmark}.yaml"
+    if not sweep_file.exists():
+        known = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
+        raise ValueError(f"benchmark {benchmark!r} is unknown; choose one of {', '.join(known)}")
+    swept: Any = OmegaConf.select(OmegaConf.load(sweep_file), "hydra.sweeper.params")
+    parser = OverridesParser.create()
+    by_key = {key: f"{key}={value}" for key, value in swept.items()}
+    by_key.update({parser.parse_override(override).key_or_group: override for override in overrides})
+    choices = []
+    for override in parser.parse_overrides(list(by_key.values())):
+        if override.is_sweep_override():
+            choices.append([f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([override.input_line or ""])
+    runs = []
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for chosen in itertools.product(*choices):
+            arguments = (f"experiment={benchmark}", f"+sweep={benchmark}", *chosen)
+            config = compose("config", overrides=list(arguments))
+            folder = run_folder(resolve(config))
+            runs.append(PlannedRun(arguments, config, folder, _steps_done(folder)))
+    return runs
+
+
+def measure_speed(config: DictConfig, vocab_size: int) -> float:
+    """Training tokens/s of a config on this machine, from a few steps on random words."""
+    data = config.data
+    training: Training = instantiate(config.training)
+    task = LanguageTask(instantiate(config.model.network, vocab_size=vocab_size), training, data.window, seed=0)
+    device = torch.device("cuda" if torch.cuda.is_available() and config.trainer.accelerator != "cpu" else "cpu")
+    task.to(device)
+    optimizer = training.optimizer(task)
+    seconds = []
+    for _ in range(1 + _TIMED_STEPS):
+        words = torch.randint(vocab_size, (data.batch_size, data.window + 1), device=device)
+        start = time.perf_counter()
+        loss = task.loss((words[:, :-1], words[:, 1:]))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+        seconds.append(time.perf_counter() - start)
+    # The first step allocates; the fastest of the others is the one least disturbed.
+    return data.batch_size * data.window / min(seconds[1:])
+
+
+def estimate_minutes(run: PlannedRun, tokens_per_second: float, num_validation: int, num_test: int) -> float:
+    """Minutes that the rest of a run takes: its steps, its evaluations (a third of a training step) and its test."""
+    training = run.config.training
+    tokens = run.steps_left * run.config.data.batch_size * run.config.data.window
+    evaluations = run.steps_left / training.evaluate_every
+    return (tokens + (evaluations * num_validation + num_test) / 3) / tokens_per_second / 60
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.reproduce", description=__doc__)
+    parser.add_argument("benchmark", help="the table, e.g. wikitext")
+    parser.add_argument("--plan", action="store_true", help="say what would run, and stop")
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides for every run, e.g. scale=smoke seed=0,1")
+    options = parser.parse_args(arguments)
+    try:
+        runs = plan(options.benchmark, options.overrides)
+        _announce(runs)
+    except USER_ERRORS as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if options.plan:
+        return 0
+    failed = []
+    for number, run in enumerate(runs, start=1):
+        if run.finished:
+            continue
+        command = [sys.executable, "-m", "experiments.train", *run.overrides]
+        print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
+        if subprocess.run(command).returncode:
+            failed.append(run.name)
+    results = [read_result(run.folder / RESULT) for run in runs if run.finished]
+    if results:
+        print("\n" + make_table(results))
+        print("Result files:")
+        for run in runs:
+            if run.finished:
+                print(f"  {run.folder / RESULT}")
+    if failed:
+        print(
+            f"error: {', '.join(failed)} did not finish; the same command goes on where they stopped", file=sys.stderr
+        )
+    return 1 if failed else 0
+
+
+def _announce(runs: Sequence[PlannedRun]) -> None:
+    """Print the plan, and find out before any training whether the data is there."""
+    config = runs[0].config
+    data = instantiate(config.data)
+    data.setup()
+    num_validation, num_test = len(data.validation_tokens), len(data.test_tokens)
+    scale = config.size.name
+    asked = " (scale=auto: no CUDA device here)" if config.scale.name == "auto" and scale == "cpu" else ""
+    print(
+        f"Scale {scale}{asked}; data: {data.source}; runs under {config.runs.root}. Timing a few steps of each model."
+    )
+    total = 0.0
+    speeds: dict[str, float] = {}
+    for run in runs:
+        settings = run.config.training
+        tokens = settings.steps * run.config.data.batch_size * run.config.data.window
+        line = f"  {run.name:22} {settings.steps} steps, {tokens / 1e6:.1f}M tokens: "
+        if run.finished:
+            print(line + "finished", flush=True)
+            continue
+        if run.config.model.name not in speeds:
+            speeds[run.config.model.name] = measure_speed(run.config, data.vocab_size)
+        speed = speeds[run.config.model.name]
+        minutes = estimate_minutes(run, speed, num_validation, num_test)
+        total += minutes
+        start = f"resumes at step {run.steps_done}, " if run.steps_done else ""
+        print(line + f"{start}about {minutes:.0f} min at {speed:,.0f} tokens/s", flush=True)
+    print(
+        f"About {total:.0f} min in all. Interrupt at any time: the same command goes on where it stopped.", flush=True
+    )
+
+
+def _steps_done(folder: Path) -> int:
+    last = folder / LAST
+    if not last.exists():
+        return 0
+    return int(torch.load(last, map_location="cpu", weights_only=True)["global_step"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

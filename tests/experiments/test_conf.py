@@ -1,0 +1,55 @@
+"""Every shipped config composes and says what the design says."""
+
+import pytest
+import torch
+from hydra.utils import instantiate
+
+from experiments import train
+from tests.experiments.composing import choices, composed
+
+SCALES = ["smoke", "cpu", "paper"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("model", choices("model/language"))
+def test_every_model_composes_at_every_scale(model, scale):
+    config = composed(f"model=language/{model}", f"scale={scale}")
+    resolved = train.resolve(config)
+    assert resolved["model"]["name"] == model
+    assert resolved["size"]["name"] == scale
+    instantiate(config.training)
+    with torch.device("meta"):
+        instantiate(config.model.network, vocab_size=30)
+
+
+def test_no_scale_or_group_is_left_out():
+    assert choices("scale") == sorted([*SCALES, "auto"])
+    assert choices("scale/wikitext") == sorted(SCALES)
+    assert len(choices("model/language")) >= 3
+
+
+@pytest.mark.parametrize(("cuda", "scale"), [(True, "paper"), (False, "cpu")])
+def test_auto_is_the_papers_scale_on_a_gpu(monkeypatch, cuda, scale):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    config = composed()
+    assert config.scale.name == "auto"
+    assert config.size.name == scale
+
+
+def test_the_papers_scale_has_the_published_settings():
+    config = composed("model=language/tensor_depth", "scale=paper")
+    network = config.model.network
+    assert (network.dim, network.num_heads, network.num_layers, network.dropout) == (384, 8, 8, 0.2)
+    assert (network.memory_channels, list(network.memory_grid), network.memory_chunk) == (32, [8, 8, 8], 16)
+    assert (config.data.window, config.data.batch_size) == (512, 32)
+    training = config.training
+    assert (training.steps, training.warmup_steps, training.learning_rate) == (10_000, 1_000, 3e-4)
+    assert (training.weight_decay, training.clip_norm, training.patience) == (0.1, 1.0, 10)
+
+
+def test_only_the_published_models_have_a_published_value():
+    published = {
+        model: composed(f"model=language/{model}").model.published.test_perplexity
+        for model in choices("model/language")
+    }
+    assert published == {"base": 130.30, "tensor": None, "tensor_depth": 100.07}

@@ -1,0 +1,163 @@
+"""Whole runs on the real text, a few steps long."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments import train
+from experiments.results import read_result
+from experiments.runs import run_folder
+from tensormem.audit import CausalityError
+from tests.experiments.composing import choices, composed
+
+ROOT = Path(__file__).resolve().parents[2]
+# 12 steps; dropout on, because its random numbers are what a resumed run gets wrong first.
+TINY = [
+    "scale=smoke",
+    "training.steps=12",
+    "training.evaluate_every=4",
+    "training.warmup_steps=2",
+    "data.batch_size=4",
+    "data.window=21",
+    "data.max_eval_tokens=700",
+    "model.network.dropout=0.2",
+    "trainer.accelerator=cpu",
+    "trainer.log_every=2",
+    "trainer.checkpoint_every=3",
+    "logger.mode=disabled",
+]
+
+
+def tiny(data_root, runs, *overrides):
+    return composed(*TINY, f"data.root={data_root}", f"runs.root={runs}", *overrides)
+
+
+def folder_of(config):
+    return run_folder(train.resolve(config))
+
+
+@pytest.mark.parametrize("model", choices("model/language"))
+def test_every_model_runs_to_a_result(model, data_root, tmp_path):
+    config = tiny(data_root, tmp_path, f"model=language/{model}", "allow_noncausal=true")
+    result = train.run(config)
+    stored = read_result(folder_of(config) / train.RESULT)
+    assert stored == json.loads(json.dumps(result))
+    assert stored["model"] == model
+    assert stored["causal"] == (stored["audit"]["start"]["verdict"] == "causal")
+    assert stored["history"]["step"] == [4, 8, 12]
+    assert stored["metrics"]["test_targets"] == 699
+    assert sum(stored["loss_by_position"]["targets"]) == 699
+    assert stored["training"]["tokens"] == 12 * 4 * 21
+    # The weighted mean over positions is the whole loss.
+    by_position = stored["loss_by_position"]
+    total = sum(n * t for n, t in zip(by_position["nats"], by_position["targets"], strict=True))
+    assert total / 699 == pytest.approx(stored["metrics"]["test_nats"], rel=1e-12)
+
+
+def test_a_model_that_reads_the_future_is_refused_before_any_work(tmp_path):
+    config = tiny(tmp_path / "no-data-here", tmp_path / "runs", "model=language/tensor_depth")
+    with pytest.raises(CausalityError, match=r"tensor_depth reads the future.*allow_noncausal=true"):
+        train.run(config)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_finished_run_is_not_run_again(data_root, tmp_path, capsys):
+    config = tiny(data_root, tmp_path)
+    first = train.run(config)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    again = train.run(tiny("no-data-here", tmp_path))
+    assert again == json.loads(json.dumps(first))
+    assert "finished before" in capsys.readouterr().out
+    before.pop(folder_of(config) / ".lock")
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_checkpoints_load_with_weights_only(data_root, tmp_path):
+    config = tiny(data_root, tmp_path)
+    train.run(config)
+    for name in ("last.ckpt", "best.ckpt"):
+        assert torch.load(folder_of(config) / name, weights_only=True)["state_dict"]
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(data_root, tmp_path):
+    """SIGKILL at whatever step it hits: no handler runs, nothing is flushed."""
+    whole = train.run(tiny(data_root, tmp_path / "whole", "model=language/tensor"))
+
+    killed = tiny(data_root, tmp_path / "killed", "model=language/tensor")
+    command = [sys.executable, "-m", "experiments.train", *TINY, "model=language/tensor"]
+    command += [f"data.root={Path(data_root).resolve()}", f"runs.root={tmp_path / 'killed'}"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_same_threads()
+    )
+    last = folder_of(killed) / "last.ckpt"
+    try:
+        while not last.exists() and process.poll() is None:
+            time.sleep(0.005)
+        assert process.poll() is None, process.stdout.read()
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    assert not (folder_of(killed) / train.RESULT).exists()
+    resumed = train.run(killed)
+
+    for name in ("last.ckpt", "best.ckpt"):
+        expected = torch.load(folder_of(tiny(data_root, tmp_path / "whole", "model=language/tensor")) / name)
+        actual = torch.load(folder_of(killed) / name)
+        for key, value in expected["state_dict"].items():
+            assert torch.equal(actual["state_dict"][key], value), f"{key} of {name}"
+    for block in ("metrics", "history", "loss_by_position", "gates"):
+        assert resumed[block] == whole[block]
+
+
+def _same_threads():
+    """The number of threads decides the order of sums, so both processes must have the same."""
+    return {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+
+
+def test_multirun_gives_every_job_its_own_folder_run_and_result(data_root, tmp_path):
+    command = [sys.executable, "-m", "experiments.train", "--multirun", *TINY, "training.steps=4"]
+    command += ["logger.mode=offline", "model=language/base,language/tensor", "seed=0,1"]
+    command += [f"data.root={Path(data_root).resolve()}", f"runs.root={tmp_path}"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=280)
+    results = [read_result(path) for path in tmp_path.glob("wikitext/*/result.json")]
+    assert sorted((result["model"], result["seed"]) for result in results) == [
+        ("base", 0),
+        ("base", 1),
+        ("tensor", 0),
+        ("tensor", 1),
+    ]
+    assert len({result["config_hash"] for result in results}) == 4
+    wandb_runs = sorted(path.name.split("-", 3)[3] for path in tmp_path.glob("wikitext/*/wandb/offline-run-*"))
+    assert wandb_runs == sorted(path.parent.name for path in tmp_path.glob("wikitext/*/result.json"))
+
+
+def test_a_user_error_is_one_message(tmp_path):
+    command = [sys.executable, "-m", "experiments.train", *TINY, "data.root=nowhere", "data.download=false"]
+    command += [f"runs.root={tmp_path}"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 1
+    assert "error: WikiText-2 not found" in process.stderr
+    assert "wikitext-2/train.txt" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_a_run_without_gain_stops_early(data_root, tmp_path):
+    # A rate so small that float32 weights do not move: no evaluation gains on the first.
+    result = train.run(tiny(data_root, tmp_path, "training.learning_rate=1e-30", "training.patience=1"))
+    assert result["training"]["stopped_early"]
+    assert result["training"]["steps"] == 8
+    assert result["training"]["budget_tokens"] == 12 * 4 * 21
+
+
+def test_a_config_that_cannot_train_is_refused(data_root, tmp_path):
+    with pytest.raises(Exception, match=r"training\.evaluate_every=5 must divide training\.steps=12"):
+        train.run(tiny(data_root, tmp_path, "training.evaluate_every=5"))
+    assert list(tmp_path.iterdir()) == []

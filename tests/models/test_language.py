@@ -1,0 +1,410 @@
+"""The contract of every language model: the tests walk conf/model/language/, so a new YAML is tested with no edit here.
+
+Each model is composed at the scale `smoke` with a tiny vocabulary, with random weights where the initial ones (zeros,
+identities) would hide a mistake.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from torch import nn
+
+from experiments.train import register_resolvers
+from tensormem.audit import audit
+from tensormem.models.language import BaseLM, TensorLM
+from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients, randomise
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+STEMS = sorted(path.stem for path in (CONF / "model" / "language").glob("*.yaml"))
+VOCABULARY, BATCH, LENGTH = 11, 2, 14
+POSITIONS = ["learned", "rope", "none"]
+_NETWORKS = {}
+
+
+def network(stem):
+    """The model's composed block of the config; composing takes a while, so once per model."""
+    if stem not in _NETWORKS:
+        register_resolvers()
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            _NETWORKS[stem] = compose("config", overrides=[f"model=language/{stem}", "scale=smoke"]).model.network
+    return _NETWORKS[stem]
+
+
+def make(stem, vocab_size=VOCABULARY, **changes):
+    """The model of a YAML with some settings changed, in evaluation mode."""
+    torch.manual_seed(0)
+    return instantiate(network(stem), vocab_size=vocab_size, _convert_="all", **changes).eval()
+
+
+def make_random(stem, **changes):
+    model = make(stem, **changes).double()
+    randomise(model, torch.Generator().manual_seed(1))
+    return model
+
+
+def make_tokens(length=LENGTH, vocab_size=VOCABULARY, seed=2):
+    return torch.randint(vocab_size, (BATCH, length), generator=torch.Generator().manual_seed(seed))
+
+
+STREAMING = [stem for stem in STEMS if make(stem).streaming == "token"]
+ONE_CALL = [stem for stem in STEMS if make(stem).streaming == "none"]
+
+
+def tensors(state, path=""):
+    """Every tensor of a nested state, by its place; the model's own layout is none of the contract's business."""
+    if isinstance(state, torch.Tensor):
+        return {path: state}
+    assert isinstance(state, tuple), f"{path} is {type(state)}: a state is made of tuples of tensors"
+    names = getattr(state, "_fields", range(len(state)))
+    return {
+        key: tensor
+        for name, part in zip(names, state, strict=True)
+        for key, tensor in tensors(part, f"{path}/{name}").items()
+    }
+
+
+def in_calls(model, tokens, sizes):
+    outputs, state = [], model.init_state(tokens.shape[0])
+    for piece in tokens.split(sizes, dim=1):
+        logits, state = model(piece, state)
+        outputs.append(logits)
+    return torch.cat(outputs, dim=1), state
+
+
+def random_sizes(total, seed):
+    draw, sizes = random.Random(seed), []
+    while sum(sizes) < total:
+        sizes.append(draw.randint(1, min(6, total - sum(sizes))))
+    return sizes
+
+
+SPLITS = {"single": [1] * LENGTH} | {f"random{seed}": random_sizes(LENGTH, seed) for seed in range(3)}
+
+
+def test_the_walk_finds_the_models_that_are_known():
+    assert len(STEMS) >= 3
+    assert {"base", "tensor", "tensor_depth"} <= set(STEMS)
+    assert {"base", "tensor"} <= set(STREAMING)
+    assert "tensor_depth" in ONE_CALL
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_name_in_the_yaml_is_its_stem(stem):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        model = compose("config", overrides=[f"model=language/{stem}", "scale=smoke"]).model
+    assert model.name == stem
+    assert "test_perplexity" in model.published
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_yaml_builds_the_model_as_a_run_builds_it(stem):
+    """With Hydra's own lists and dictionaries, which the constructors' annotations must admit."""
+    assert instantiate(network(stem), vocab_size=VOCABULARY).state_dict().keys() == make(stem).state_dict().keys()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_streaming_is_declared(stem):
+    assert make(stem).streaming in ("token", "none")
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_forward_is_readout_of_hidden(stem):
+    model, tokens = make_random(stem), make_tokens()
+    logits, state = model(tokens)
+    hidden, hidden_state = model.hidden(tokens)
+    assert hidden.shape == (BATCH, LENGTH, network(stem).dim)
+    assert logits.shape == (BATCH, LENGTH, VOCABULARY)
+    assert torch.equal(model.readout(hidden), logits)
+    assert_close(hidden @ model.output_weight.T, logits, "logits from the output weight", EXACT_FLOAT64)
+    assert (state is None) == (hidden_state is None) == (model.streaming == "none")
+
+
+@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_the_gradient_reaches_every_parameter(stem, positions):
+    model = make_random(stem, positions=positions).train()
+    logits, _ = model(make_tokens())
+    logits.square().sum().backward()
+    without = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is None or not parameter.grad.isfinite().all() or not parameter.grad.any()
+    ]
+    assert not without
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_any_split_equals_one_call(stem, positions, split):
+    model, tokens = make_random(stem, positions=positions), make_tokens()
+    whole, whole_state = model(tokens)
+    with torch.no_grad():
+        actual, state = in_calls(model, tokens, SPLITS[split])
+    assert_close(actual, whole, "logits", EXACT_FLOAT64)
+    assert_all_close(tensors(state), tensors(whole_state), EXACT_FLOAT64)
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_split_has_the_gradients_of_one_call(stem, positions):
+    model, tokens = make_random(stem, positions=positions), make_tokens()
+    got, wanted = (
+        gradients({"logits": logits}, model.named_parameters(), torch.Generator().manual_seed(3))
+        for logits in (in_calls(model, tokens, SPLITS["random0"])[0], model(tokens)[0])
+    )
+    assert_all_close(got, wanted, EXACT_FLOAT64)
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+def test_a_state_may_be_used_again(stem):
+    """Branches of one prefix: a call must leave the state it was given alone."""
+    model, tokens = make_random(stem), make_tokens()
+    _, state = model(tokens[:, :7])
+    before = {name: tensor.clone() for name, tensor in tensors(state).items()}
+    first, _ = model(tokens[:, 7:], state)
+    model(make_tokens(5, seed=9), state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(state).items())
+    assert torch.equal(model(tokens[:, 7:], state)[0], first)
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_generate_takes_the_likeliest_word_of_a_full_forward_at_each_step(stem, positions):
+    model, tokens = make_random(stem, positions=positions), make_tokens(5)
+    expected = tokens
+    for _ in range(8):
+        expected = torch.cat([expected, model(expected)[0][:, -1].argmax(-1, keepdim=True)], dim=1)
+    assert torch.equal(model.generate(tokens, 8, temperature=0.0), expected)
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+def test_generate_goes_on_and_is_the_same_with_the_same_generator(stem):
+    model, tokens = make_random(stem), make_tokens(5)
+    first, again, other = (
+        model.generate(tokens, 20, generator=torch.Generator().manual_seed(seed)) for seed in (4, 4, 5)
+    )
+    assert first.shape == (BATCH, 25)
+    assert torch.equal(first[:, :5], tokens)
+    assert 0 <= int(first.min()) <= int(first.max()) < VOCABULARY
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(model.generate(tokens, 0), tokens)
+
+
+def test_generate_draws_from_the_softmax_at_the_temperature():
+    """Many equal rows of one step against the probabilities that the logits say."""
+    model, rows, temperature = make_random("base"), 4000, 2.0
+    tokens = make_tokens(3)[:1].expand(rows, -1)
+    drawn = model.generate(tokens, 1, temperature, torch.Generator().manual_seed(0))[:, -1]
+    expected = (model(tokens[:1])[0][0, -1] / temperature).softmax(-1)
+    shares = torch.bincount(drawn, minlength=VOCABULARY) / rows
+    # Five standard deviations of a share of 4,000 draws.
+    assert (shares - expected).abs().max() < 5 * math.sqrt(0.25 / rows)
+    assert (expected - 1 / VOCABULARY).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_learned_positions_end_at_the_trained_length(stem):
+    model = make(stem, positions="learned", max_length=LENGTH)
+    model(make_tokens())
+    with pytest.raises(ValueError, match="positions=rope"):
+        model(make_tokens(LENGTH + 1))
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+def test_learned_positions_end_in_streaming_too(stem):
+    model = make(stem, positions="learned", max_length=LENGTH)
+    _, state = in_calls(model, make_tokens(), [6, LENGTH - 6])
+    with pytest.raises(ValueError, match=rf"position {LENGTH} .*positions=rope"):
+        model(make_tokens(1), state)
+    assert model.generate(make_tokens(5), LENGTH - 5, temperature=0.0).shape == (BATCH, LENGTH)
+    with pytest.raises(ValueError, match="positions=rope"):
+        model.generate(make_tokens(5), LENGTH)
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+@pytest.mark.parametrize("positions", ["rope", "none"])
+def test_other_positions_go_on_beyond_the_trained_length(stem, positions):
+    model = make(stem, positions=positions, max_length=LENGTH)
+    logits, _ = in_calls(model, make_tokens(2 * LENGTH + 1), [LENGTH, LENGTH, 1])
+    assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_positions_are_used(stem):
+    """Swapping two earlier tokens must change a later logit, unless the model is told to have no positions."""
+    tokens = make_tokens(3)
+    tokens[:, :2] = torch.tensor([1, 2])
+    swapped = tokens[:, [1, 0, 2]]
+    for positions in ("learned", "rope"):
+        model = make_random(stem, positions=positions)
+        assert (model(swapped)[0][:, 2] - model(tokens)[0][:, 2]).abs().max() > 1e-6, positions
+
+
+def test_without_positions_plain_attention_does_not_know_the_order():
+    # Of one layer only: with two, the second sees what the causal mask of the first let each token see.
+    model = make_random("base", positions="none", num_layers=1)
+    tokens = torch.tensor([[1, 2, 5]])
+    assert_close(model(tokens[:, [1, 0, 2]])[0][:, 2], model(tokens)[0][:, 2], "last logits", EXACT_FLOAT64)
+
+
+@pytest.mark.parametrize("stem", ONE_CALL)
+def test_a_model_of_one_call_refuses_states_and_names_what_to_use(stem):
+    model, tokens = make(stem), make_tokens()
+    _, state = make("tensor")(tokens)
+    for attempt in (
+        lambda: model.init_state(BATCH),
+        lambda: model.generate(tokens, 2),
+        lambda: model(tokens, state),
+        lambda: model.hidden(tokens, state),
+    ):
+        with pytest.raises(ValueError, match=r"(?s)layer.*time"):
+            attempt()
+    assert model(tokens)[1] is None
+
+
+@pytest.mark.parametrize("stem", STREAMING)
+@pytest.mark.parametrize("length", [1, 4, LENGTH])
+def test_state_bytes_are_those_of_the_real_state_of_one_sequence(stem, length):
+    model = make(stem)
+    _, state = model(make_tokens(length)[:1])
+    # The counters, 0-d and on the CPU, are no part of what a sequence carries.
+    held = [tensor for tensor in tensors(state).values() if tensor.dim()]
+    assert model.state_bytes(length) == sum(tensor.numel() * tensor.element_size() for tensor in held)
+    assert {tensor.dtype for tensor in held} == {torch.float32}
+
+
+@pytest.mark.parametrize("stem", ONE_CALL)
+def test_state_bytes_are_known_for_models_of_one_call_too(stem):
+    assert make(stem).state_bytes(LENGTH) > 0
+
+
+def test_depth_threading_holds_the_caches_of_base_and_one_memory():
+    base, layer, depth = (make(stem).state_bytes(LENGTH) for stem in ("base", "tensor", "tensor_depth"))
+    assert layer - base == make("tensor").stack.memory.state_bytes() * len(make("tensor").stack.blocks)
+    assert depth - base == make("tensor").stack.memory.state_bytes()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_audit_says_causal_unless_the_route_is_depth(stem):
+    report = audit(make(stem), VOCABULARY, lengths=(13, 22))
+    assert report.verdict == ("leaks" if network(stem).get("threading") == "depth" else "causal"), report
+
+
+@pytest.mark.parametrize(("stem", "verdict"), [("base", "causal"), ("tensor", "causal"), ("tensor_depth", "leaks")])
+def test_the_audit_of_the_known_models(stem, verdict):
+    """Said outright, so that no change of a YAML can change what is expected of these three."""
+    assert audit(make(stem), VOCABULARY, lengths=(13, 22)).verdict == verdict
+
+
+def std(tensor):
+    return float(tensor.detach().double().std())
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_tuned_weights_are_small_and_the_ends_of_residual_branches_smaller(stem):
+    model = make(stem, vocab_size=101, init="tuned", positions="learned")
+    ends = [end for block in model.stack.blocks for end in (block.mixer.output, block.mlp.output)]
+    own = set(model.stack.memory.modules()) if model.stack.memory is not None else set()
+    others = [module for module in model.modules() if isinstance(module, nn.Linear) and module not in {*own, *ends}]
+    assert others
+    # Each has about a thousand weights, so its deviation is within a few percent.
+    for weight in (model.embedding.weight, model.positions.weight, *(module.weight for module in others)):
+        assert std(weight) == pytest.approx(0.02, rel=0.12)
+    for end in ends:
+        assert std(end.weight) == pytest.approx(0.02 / math.sqrt(2 * len(model.stack.blocks)), rel=0.12)
+    assert not any(module.bias.any() for module in [*ends, *others])
+
+
+@pytest.mark.parametrize("init", ["tuned", "paper"])
+def test_the_memory_keeps_its_own_initialisation(init):
+    memory = make("tensor", init=init).stack.memory
+    assert torch.equal(memory.spread.bias, torch.ones(1))
+    assert torch.equal(memory.update.taps[..., 1], torch.ones_like(memory.update.taps[..., 1]))
+    # PyTorch's default for a linear map of fan-in n is uniform up to 1 / sqrt(n).
+    for linear in (memory.summary, memory.coordinate, memory.content, memory.output):
+        assert std(linear.weight) == pytest.approx(1 / math.sqrt(3 * linear.in_features), rel=0.25)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_papers_embedding_is_standard_normal_and_the_rest_pytorchs_default(stem):
+    model = make(stem, vocab_size=101, init="paper", positions="learned")
+    assert std(model.embedding.weight) == pytest.approx(1, rel=0.1)
+    assert not model.positions.weight.any()
+    width = network(stem).dim
+    for block in model.stack.blocks:
+        assert std(block.mixer.output.weight) == pytest.approx(1 / math.sqrt(3 * width), rel=0.1)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_output_is_tied_to_the_embedding(stem):
+    model = make(stem)
+    assert model.output_weight is model.embedding.weight
+    sizes = [parameter.shape for parameter in model.parameters() if VOCABULARY in parameter.shape]
+    assert sizes == [(VOCABULARY, network(stem).dim)]
+
+
+def test_gates_are_named_by_layer_and_empty_without_a_memory():
+    assert make("base").gates == {}
+    model = make("tensor", gamma=-1.0)
+    assert list(model.gates) == ["0", "1"]
+    for gate in model.gates.values():
+        assert float(gate.detach()) == pytest.approx(1 / (1 + math.e))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_dropout_acts_in_training_only(stem):
+    model, tokens = make(stem, dropout=0.5), make_tokens()
+    assert not torch.equal(model.train()(tokens)[0], model(tokens)[0])
+    assert torch.equal(model.eval()(tokens)[0], model(tokens)[0])
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_weights_load_into_a_model_built_anew(stem):
+    """The order of modules and the names of weights are those of the class, not of the seed."""
+    model = make_random(stem)
+    other = copy.deepcopy(make(stem).double())
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(make_tokens())[0], model(make_tokens())[0])
+
+
+SIZES = {"vocab_size": 5, "dim": 8, "num_layers": 2, "num_heads": 2}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("kind", [BaseLM, TensorLM])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"init": "xavier"}, r"init='xavier' is unknown.*tuned.*paper"),
+        ({"positions": "sine"}, r"positions='sine' is unknown.*learned.*rope.*none"),
+        ({"num_layers": 0}, r"num_layers=0 must be at least 1"),
+        ({"num_heads": 3}, r"num_heads=3 .*dim=8"),
+        ({"vocab_size": 0}, r"vocab_size=0 "),
+        ({"max_length": 0}, r"max_length=0 "),
+        ({"dim": 6, "positions": "rope"}, r"positions=rope needs an even"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_setting_is_an_error_that_names_it(kind, changes, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**(SIZES | changes))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_unknown_threading_and_a_wrong_memory_are_errors_that_name_them():
+    with pytest.raises(ValueError, match=r"threading='diagonal' is unknown.*layer.*depth"):
+        TensorLM(**SIZES, threading="diagonal")
+    with pytest.raises(ValueError, match="write='soft' is unknown"):
+        TensorLM(**SIZES, memory_options={"write": "soft"})
+    with pytest.raises(ValueError, match="chunk=0"):
+        TensorLM(**SIZES, memory_chunk=0)
