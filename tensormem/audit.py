@@ -141,7 +141,11 @@ def _probe(model: LogitsFunction, tokens: Tensor, vocab_size: int, weights: str)
     changed = tokens + torch.eye(length, dtype=torch.long, device=tokens.device) * (vocab_size // 2)
     every_effect = True
     for positions in torch.arange(length).split(_ROWS):
-        changes = (_logits(model, changed[positions] % vocab_size) - logits).abs().amax(dim=2)
+        # Compared with as many rows of unchanged tokens: kernels round differently for another number of rows.
+        unchanged = _logits(model, tokens.expand(len(positions), -1))
+        changes = (_logits(model, changed[positions] % vocab_size) - unchanged).abs().amax(dim=2)
+        if not bool(torch.isfinite(changes).all()):
+            return AuditReport("inconclusive", "the logits are not finite", weights, length), False
         for position, change in zip(positions.tolist(), changes, strict=True):
             leaking = (change[:position] > _TOLERANCE).nonzero()
             if len(leaking):

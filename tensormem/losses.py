@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def token_nats(
@@ -83,8 +82,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return total / hidden.shape[0]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if torch.is_grad_enabled():
+            # The gradients saved are constants: a derivative of them would silently be zero.
+            raise RuntimeError("chunked_cross_entropy has no second derivative: leave create_graph=True out")
         scale = grad / ctx.num_tokens
         hidden_grad, weight_grad = ctx.saved_tensors
         return (

@@ -255,6 +255,14 @@ def test_a_model_deaf_to_some_tokens_is_inconclusive():
     assert audit(model, VOCABULARY, LENGTHS).verdict == "inconclusive"
 
 
+@pytest.mark.parametrize("deaf", LENGTHS)
+def test_a_model_deaf_at_one_length_is_inconclusive(deaf):
+    def model(tokens):
+        return own_logits(tokens) * (tokens.shape[1] != deaf)
+
+    assert audit(model, VOCABULARY, LENGTHS).verdict == "inconclusive"
+
+
 def test_a_model_that_answers_differently_each_time_is_inconclusive():
     generator = torch.Generator().manual_seed(0)
 

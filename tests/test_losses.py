@@ -27,6 +27,8 @@ def plain(hidden, weight, targets):
     return F.cross_entropy(hidden @ weight.T, targets)
 
 
+# PyTorch resizes a buffer that does not fit, with a warning, and the reuse would be gone without a wrong number.
+@pytest.mark.filterwarnings("error:An output with one or more elements was resized")
 @pytest.mark.parametrize("slice_size", SLICES)
 def test_loss_and_gradients_are_those_of_pytorch(slice_size):
     hidden, weight, targets = make_inputs()

@@ -39,9 +39,10 @@ def corners(
     for axis, num_points in enumerate(grid):
         position = (coordinates[..., axis : axis + 1] + 1) * ((num_points - 1) / 2)
         inside = (position > 0) & (position < num_points - 1)
-        # torch.clamp would let the gradient through at the border itself.
+        # Explicit, because releases of torch differ in clamp's gradient at the border itself.
         position = torch.where(inside, position, position.detach().clamp(0, num_points - 1))
-        lower = position.detach().floor().clamp(max=num_points - 2)
+        # NaN makes no index: it must reach the weights, and only them.
+        lower = position.detach().nan_to_num().floor().clamp(0, num_points - 2)
         upper_weight = position - lower
         lower_index = lower.long()
         index = torch.cat([index * num_points + lower_index, index * num_points + lower_index + 1], dim=-1)
@@ -98,7 +99,7 @@ def hard_weights(coordinates: Float[Tensor, "*batch n"], grid: Sequence[int]) ->
     index = torch.zeros_like(coordinates[..., 0], dtype=torch.long)
     for axis, num_points in enumerate(grid):
         position = (coordinates[..., axis].detach() + 1) * ((num_points - 1) / 2)
-        index = index * num_points + position.round().clamp(0, num_points - 1).long()
+        index = index * num_points + position.nan_to_num().round().clamp(0, num_points - 1).long()
     flat = torch.nn.functional.one_hot(index, math.prod(grid)).to(coordinates.dtype)
     return flat.reshape(*index.shape, *grid)
 

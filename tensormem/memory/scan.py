@@ -61,4 +61,4 @@ def reference(
                 weights = geometry.hard_weights(coordinates, grid)
             content = inputs.content[:, chunk].reshape(h.shape[0], h.shape[1], *[1] * len(grid))
             h, c = update(content * weights.unsqueeze(1), h, c)
-    return torch.stack(values, dim=1), h, c
+    return (torch.stack(values, dim=1) if values else h.new_zeros(h.shape[0], 0, h.shape[1])), h, c

@@ -129,7 +129,7 @@ class TensorMemory(nn.Module):
             c=volume.clone(),
             buffer=volume.new_zeros(batch, self.chunk - 1, self.dim),
             read=volume.new_zeros(batch, self.channels),
-            pending=torch.zeros((), dtype=torch.int64),
+            pending=torch.zeros((), dtype=torch.int64, device="cpu"),
         )
 
     def forward(
@@ -175,7 +175,7 @@ class TensorMemory(nn.Module):
             c=c,
             buffer=F.pad(tokens[:, num_writes * self.chunk :], (0, 0, 0, self.chunk - 1 - rest)),
             read=values[:, -1] if rest else torch.zeros_like(state.read),
-            pending=torch.tensor(rest),
+            pending=torch.tensor(rest, device="cpu"),
         )
 
     def flush(self, state: MemoryState) -> MemoryState:
@@ -206,7 +206,8 @@ class TensorMemory(nn.Module):
         """Read for every chunk begun in tokens (B, T, dim), and write those that are complete."""
         query = tokens[:, :: self.chunk]
         written = tokens[:, : num_writes * self.chunk]
-        summary = self.summary(written.reshape(tokens.shape[0], num_writes, self.chunk * self.dim))
+        written = written.reshape(tokens.shape[0], num_writes, self.chunk * self.dim)
+        summary = self.summary(written.to(self.summary.weight.dtype))
         # Low precision would move the coordinates by a good part of a grid cell, so autocast ends here.
         with torch.autocast(tokens.device.type, enabled=False):
             query, summary = query.to(h.dtype), summary.to(h.dtype)

@@ -99,7 +99,9 @@ class LanguageModel(nn.Module):
         Raises:
             ValueError: the model carries no state (``streaming`` is ``none``).
         """
-        return LanguageState(self.stack.init_state(batch, device, dtype), torch.zeros((), dtype=torch.int64))
+        return LanguageState(
+            self.stack.init_state(batch, device, dtype), torch.zeros((), dtype=torch.int64, device="cpu")
+        )
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes that one sequence of seq_len tokens holds in float32."""
@@ -121,7 +123,7 @@ class LanguageModel(nn.Module):
         x = self.norm(x)
         if stack_state is None:
             return x, None
-        return x, LanguageState(stack_state, torch.tensor(position + tokens.shape[1]))
+        return x, LanguageState(stack_state, torch.tensor(position + tokens.shape[1], device="cpu"))
 
     def readout(self, hidden: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch W"]:
         """Logits of the next word."""
@@ -144,21 +146,27 @@ class LanguageModel(nn.Module):
     ) -> Int[Tensor, "B total"]:
         """Continue each row of tokens by num_tokens, one at a time; temperature 0 takes the likeliest word.
 
+        Works in evaluation mode, whatever mode the model is in.
+
         Raises:
             ValueError: the model carries no state, or the positions end before the text does.
         """
-        state: LanguageState | None = self.init_state(tokens.shape[0], tokens.device)
-        logits, state = self(tokens, state)
-        for made in range(num_tokens):
-            last = logits[:, -1].float()
-            if temperature == 0:
-                following = last.argmax(-1, keepdim=True)
-            else:
-                following = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
-            tokens = torch.cat([tokens, following], dim=1)
-            if made + 1 < num_tokens:
+        was_training = self.training
+        self.eval()
+        try:
+            state: LanguageState | None = self.init_state(tokens.shape[0], tokens.device)
+            following = tokens
+            for _ in range(num_tokens):
                 logits, state = self(following, state)
-        return tokens
+                last = logits[:, -1].float()
+                if temperature == 0:
+                    following = last.argmax(-1, keepdim=True)
+                else:
+                    following = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
+                tokens = torch.cat([tokens, following], dim=1)
+            return tokens
+        finally:
+            self.train(was_training)
 
     def _init_tuned(self) -> None:
         std = 0.02
