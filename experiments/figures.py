@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.positions import mean_over, pooled
 from experiments.results import Result, ResultError
 from experiments.tables import BENCHMARKS, Row, group_results, load_results
 
@@ -54,11 +55,10 @@ def binned_loss(
     edges = sorted({round(len(nats) ** (i / num_bins)) for i in range(num_bins + 1)} | {len(nats) + 1})
     centres, means = [], []
     for low, high in itertools.pairwise(edges):
-        weight = sum(targets[low - 1 : high - 1])
-        if weight:
-            pairs = zip(nats[low - 1 : high - 1], targets[low - 1 : high - 1], strict=True)
+        mean = mean_over(nats, targets, low, high - 1)
+        if mean is not None:
             centres.append(math.sqrt(low * (high - 1)))
-            means.append(sum(mean * count for mean, count in pairs) / weight)
+            means.append(mean)
     return centres, means
 
 
@@ -70,15 +70,7 @@ def loss_by_position(results: Iterable[Result], path: str | os.PathLike[str]) ->
     """
     axes, save = _figure("position in the window", "nats per token")
     for row in _comparable_rows(results):
-        # Seeds of one row share the window, so a sum position by position is well defined.
-        blocks = [result["loss_by_position"] for result in row.results]
-        targets = [sum(counts) for counts in zip(*(block["targets"] for block in blocks), strict=True)]
-        totals = [0.0] * len(targets)
-        for block in blocks:
-            for index, (mean, count) in enumerate(zip(block["nats"], block["targets"], strict=True)):
-                totals[index] += mean * count
-        pooled = [total / max(count, 1) for total, count in zip(totals, targets, strict=True)]
-        axes.plot(*binned_loss(pooled, targets), **_style(row))
+        axes.plot(*binned_loss(*pooled(row)), **_style(row))
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")  # 1, 2, 4 and not powers written out
     save(path)

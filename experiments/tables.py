@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.positions import position_table
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, find_results
 
 BENCHMARKS = ("wikitext",)
 SCALES = ("paper", "cpu", "smoke")
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
-# Parts of a config that can't change what is measured: two runs that differ only here are seeds of one row.
-UNSCIENTIFIC = frozenset({"seed", "runs", "logger", "hydra", "device", "accelerator", "workers", "num_workers", "root"})
+# Two runs that differ in nothing of these parts of a config, but for these keys, are seeds of one row.
+SCIENTIFIC_PARTS = ("model", "data", "training")
+UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download", "published"})
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,9 @@ def _rows(results: Sequence[Result]) -> tuple[Row, ...]:
     """One row per model and configuration, its seeds pooled; causal first, then `base`, then by name."""
     variants: dict[tuple[str, bool, str], list[Result]] = {}
     for result in results:
-        fingerprint = json.dumps(_settings(result["config"]), sort_keys=True)
+        fingerprint = json.dumps(
+            _settings({part: result["config"].get(part) for part in SCIENTIFIC_PARTS}), sort_keys=True
+        )
         variants.setdefault((result["model"], result["causal"], fingerprint), []).append(result)
     labels = _labels(variants)
     rows = [_row(labels[key], key[1], members) for key, members in variants.items()]
@@ -196,7 +200,7 @@ def _settings(config: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix: config}
     leaves: dict[str, Any] = {}
     for key, value in config.items():
-        if key not in UNSCIENTIFIC:
+        if key not in UNSCIENTIFIC_KEYS:
             leaves |= _settings(value, f"{prefix}.{key}" if prefix else str(key))
     return leaves
 
@@ -225,11 +229,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="run roots, results folders or files (default: the results of record)",
     )
     parser.add_argument("--format", choices=tuple(RENDERERS), default="markdown")
+    parser.add_argument("--by-position", action="store_true", help="the loss by position inside a window (Markdown)")
     parser.add_argument("--output", metavar="FILE", type=Path, help="write here instead of printing")
     options = parser.parse_args(arguments)
     try:
         results = load_results(options.benchmark, options.results)
-        table = make_table(results, options.format)
+        table = position_table(group_results(results)) if options.by_position else make_table(results, options.format)
     except (ResultError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

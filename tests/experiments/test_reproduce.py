@@ -1,0 +1,90 @@
+"""The plan of a table's runs, and the command that makes it."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from experiments import reproduce, train
+from experiments.reproduce import estimate_minutes, plan
+from tests.experiments.test_train import TINY
+
+
+def planned(runs_root, *overrides):
+    return plan("wikitext", [*TINY, f"runs.root={runs_root}", *overrides])
+
+
+def test_the_table_has_the_models_of_the_sweep(tmp_path):
+    runs = planned(tmp_path)
+    assert [run.name for run in runs] == ["base-seed0", "tensor-seed0", "tensor_depth-seed0"]
+    assert all(run.config.allow_noncausal for run in runs)
+    assert not any(run.finished or run.steps_done for run in runs)
+    assert len({run.folder for run in runs}) == 3
+
+
+def test_a_sweep_on_the_command_line_takes_the_place_of_the_tables(tmp_path):
+    runs = planned(tmp_path, "model=language/base", "seed=3,4")
+    assert [run.name for run in runs] == ["base-seed3", "base-seed4"]
+
+
+def test_a_planned_run_is_the_one_that_training_does(tmp_path):
+    (run,) = planned(tmp_path, "model=language/tensor")
+    (again,) = planned(tmp_path, "model=language/tensor", "logger.mode=offline")
+    assert run.folder == again.folder
+    assert "model=language/tensor" in run.overrides
+
+
+def test_an_unknown_benchmark_is_named():
+    with pytest.raises(ValueError, match="'wikitxt' is unknown; choose one of wikitext"):
+        plan("wikitxt")
+
+
+def test_a_run_that_was_cut_off_counts_what_is_left(tmp_path):
+    (run,) = planned(tmp_path, "model=language/base")
+    run.folder.mkdir(parents=True)
+    torch.save({"global_step": 9}, run.folder / "last.ckpt")
+    (resumable,) = planned(tmp_path, "model=language/base")
+    assert (resumable.steps_done, resumable.steps_left) == (9, 3)
+    whole = estimate_minutes(run, 100.0, num_validation=700, num_test=700)
+    rest = estimate_minutes(resumable, 100.0, num_validation=700, num_test=700)
+    # 12 and 3 steps of 84 tokens, 3 and 0.75 evaluations, one test; an evaluation costs a third of training.
+    assert whole == pytest.approx((12 * 84 + 4 * 700 / 3) / 6000)
+    assert rest == pytest.approx((3 * 84 + 1.75 * 700 / 3) / 6000)
+
+
+def test_one_command_from_nothing_to_the_table(data_root, tmp_path, capfd):
+    arguments = ["wikitext", *TINY, "training.steps=4", f"data.root={data_root}", f"runs.root={tmp_path}"]
+    assert reproduce.main(arguments) == 0
+    out = capfd.readouterr().out
+    assert "Scale smoke; data: local files" in out
+    assert "in all" in out
+    rows = [line for line in out.splitlines() if line.startswith("| ")]
+    assert [row.split("|")[1].strip() for row in rows] == [
+        "model",
+        "---",
+        "base",
+        "tensor",
+        "_not causal: can't be ranked with the rows above_",
+        "tensor_depth",
+    ]
+    assert rows[2].rstrip(" |").endswith("130.30")
+    assert rows[5].rstrip(" |").endswith("100.07")
+
+    # Cut one run back to unfinished: the others are not run again.
+    (base,) = plan("wikitext", [*arguments[1:], "model=language/base"])
+    stamp = (base.folder / train.RESULT).stat().st_mtime_ns
+    (tensor,) = plan("wikitext", [*arguments[1:], "model=language/tensor"])
+    before = json.loads((tensor.folder / train.RESULT).read_text())
+    shutil.rmtree(tensor.folder)
+    assert reproduce.main(arguments) == 0
+    assert "base-seed0             4 steps, 0.0M tokens: finished" in capfd.readouterr().out
+    assert (base.folder / train.RESULT).stat().st_mtime_ns == stamp
+    assert json.loads((tensor.folder / train.RESULT).read_text())["metrics"] == before["metrics"]
+
+
+def test_without_data_it_stops_before_any_run(tmp_path, capfd):
+    arguments = ["wikitext", *TINY, f"data.root={tmp_path / 'none'}", "data.download=false", f"runs.root={tmp_path}"]
+    assert reproduce.main(arguments) == 1
+    assert "wikitext-2/train.txt" in capfd.readouterr().err
+    assert not list(tmp_path.rglob("last.ckpt"))

@@ -1,0 +1,88 @@
+"""What the READMEs tell a newcomer to type exists and does what is said."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments import figures, tables
+from tests.experiments.composing import composed
+
+ROOT = Path(__file__).resolve().parents[1]
+READMES = [ROOT / "README.md", ROOT / "experiments" / "wikitext" / "README.md"]
+
+
+def blocks(language):
+    for readme in READMES:
+        yield from re.findall(rf"```{language}\n(.*?)```", readme.read_text(), flags=re.DOTALL)
+
+
+def commands():
+    lines = [line.split("#")[0].strip() for block in blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
+    inline = [found for readme in READMES for found in re.findall(r"`(make [^`]+)`", readme.read_text())]
+    return sorted({line for line in [*lines, *inline] if line})
+
+
+def test_there_are_commands():
+    assert {"make reproduce-wikitext", "make test"} <= set(commands())
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if command.startswith("make ")])
+def test_make_targets_exist(command):
+    subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.train" in command])
+def test_training_commands_compose(command):
+    words = shlex.split(command)
+    overrides = [word for word in words[words.index("experiments.train") + 1 :] if word != "--multirun"]
+    first_choices = [override if "[" in override else override.split(",")[0] for override in overrides]
+    assert composed(*first_choices).name == "wikitext"
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.tables" in command])
+def test_table_commands_run(command, capsys):
+    words = shlex.split(command)[3:]
+    if "--results" in words:
+        place = words.index("--results")
+        words[place + 1] = str(ROOT / "experiments" / "wikitext" / "results")
+    assert tables.main(words) == 0
+    assert "tensor_depth" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.figures" in command])
+def test_figure_commands_run(command, tmp_path):
+    words = shlex.split(command)[3:]
+    if "--results" in words:
+        words[words.index("--results") + 1] = str(ROOT / "experiments" / "wikitext" / "results")
+    words[words.index("--output") + 1] = str(tmp_path)
+    assert figures.main(words) == 0
+    assert list(tmp_path.glob("*.png"))
+
+
+def test_every_command_is_tested():
+    known = ("make ", "python -m experiments.")
+    assert [command for command in commands() if not command.startswith(known)] == []
+
+
+def test_python_examples_run():
+    from tensormem.models.language import BaseLM
+
+    namespace = {"model": BaseLM(1000, 16, 1, 1, max_length=64)}
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), namespace)
+    assert namespace["y"].shape == (2, 100, 128)
+    whole, split = namespace["y"], [namespace["first"], namespace["rest"]]
+    assert all(part.shape[0] == 2 for part in split)
+    assert (whole[:, :37] - split[0]).abs().max() < 1e-5
+    assert (whole[:, 37:] - split[1]).abs().max() < 1e-5
+
+
+def test_the_tables_of_the_readmes_are_those_of_the_result_files():
+    expected = tables.make_table(tables.load_results("wikitext"))
+    rows = [line for line in expected.splitlines() if line.startswith("|")]
+    for readme in READMES:
+        text = readme.read_text()
+        assert [row for row in rows if row not in text] == [], f"{readme} is out of date: make tables prints the rows"
