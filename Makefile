@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce-wikitext tables figures dashboard test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext tables figures dashboard test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
@@ -35,6 +35,9 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 setup: $(STAMP) ## set up .venv with the project (editable) and all its extras
+
+quickstart: $(STAMP) ## see the leak in five minutes: tiny models on a language of known entropy, no data needed
+	$(BIN)/python -m experiments.reproduce quickstart $(ARGS)
 
 reproduce-wikitext: $(STAMP) ## train the WikiText-2 models, then print the table beside the paper's numbers
 	$(BIN)/python -m experiments.reproduce wikitext $(ARGS)

@@ -32,11 +32,19 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.partial")
-        with open(partial, "wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
+        try:
+            with open(partial, "wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+        except (OSError, RuntimeError) as error:
+            # Half a checkpoint would keep a full disk full. The one before it is untouched.
+            partial.unlink(missing_ok=True)
+            raise OSError(
+                f"can't save {target.name} ({str(error).splitlines()[0]}): is the disk full? The same command "
+                "resumes from the checkpoint before it"
+            ) from error
 
 
 class PeriodicCheckpoint(pl.Callback):

@@ -94,7 +94,31 @@ def perplexity_by_tokens(results: Iterable[Result], path: str | os.PathLike[str]
     save(path)
 
 
-FIGURES = {"loss_by_position": loss_by_position, "perplexity_by_tokens": perplexity_by_tokens}
+def loss_by_step(results: Iterable[Result], path: str | os.PathLike[str]) -> None:
+    """Validation loss (nats per token) against the training step, and the floor of a generated language.
+
+    Raises:
+        ResultError: as `loss_by_position`.
+    """
+    axes, save = _figure("training step", "validation nats per token")
+    results = list(results)
+    for row in _comparable_rows(results):
+        for index, result in enumerate(row.results):
+            style = _style(row)
+            if index:
+                style["label"] = None
+            axes.plot(result["history"]["step"], result["history"]["validation_nats"], **style)
+    (group,) = group_results(results)
+    if group.floor:
+        axes.axhline(group.floor["validation_nats"], color="#7F7F7F", linestyle=":", label="floor: the true source")
+    save(path)
+
+
+FIGURES = {
+    "loss_by_position": loss_by_position,
+    "perplexity_by_tokens": perplexity_by_tokens,
+    "loss_by_step": loss_by_step,
+}
 
 
 def draw_all(results: Iterable[Result], folder: str | os.PathLike[str]) -> list[Path]:
@@ -109,6 +133,8 @@ def draw_all(results: Iterable[Result], folder: str | os.PathLike[str]) -> list[
     written: list[Path] = []
     for name, draw in FIGURES.items():
         for index, group in enumerate(groups):
+            if draw is loss_by_step and not group.floor:
+                continue  # perplexity_by_tokens shows as much, where there is no floor to compare with
             repeated = sum(other.scale == group.scale for other in groups[:index])
             suffix = f"-{repeated + 1}" if repeated else ""
             path = Path(folder) / f"{name}-{group.scale}{suffix}.png"

@@ -56,7 +56,8 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop the step's clock and, now and then, say where the run is."""
-        if pl_module.device.type == "cuda" and self._reports(trainer):
+        if pl_module.device.type == "cuda":
+            # Work is queued: without this the clock would stop before the step is done.
             torch.cuda.synchronize()
         self._steps_here += 1
         if self._steps_here > _WARMUP_STEPS:

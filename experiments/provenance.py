@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "pytorch-lightning", "hydra-core", "numpy", "wandb", "datasets")
+PACKAGES = ("torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy", "wandb", "datasets")
 
 
 def collect_provenance(device: Any = "cpu") -> dict[str, Any]:

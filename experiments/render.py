@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +41,14 @@ CSV_HEADER = (
     "hardware",
 )
 NOT_CAUSAL = "no: reads the future"
+FLOOR = "the source itself (the floor)"
 SEPARATOR = "not causal: can't be ranked with the rows above"
 PAPER_NOTE = (
     "paper: test perplexity as published, from the paper's own protocol, data pipeline and scale; rows here "
     "need not share them. The published tensor model reads the future: its number is in the row that does so."
 )
 SPREAD_NOTE = "Mean over the seeds; ± is the sample standard deviation."
-STATE_NOTE = "state bytes: what the model carries from call to call for one sequence."
+STATE_NOTE = "state bytes: what the model holds for one sequence of the window's length."
 HARDWARE_NOTE = "training tokens/s were measured on different hardware: they do not compare."
 EARLY_MARK = "*"
 EARLY_NOTE = "* stopped before the budget, for want of gain on the validation split."
@@ -71,6 +73,10 @@ def render_csv(groups: Sequence[Group]) -> str:
             label = [row.model, str(row.causal).lower(), len(row.seeds), str(row.stopped_early).lower()]
             start = [protocol, group.scale, group.tokens]
             writer.writerow([*start, *label, *numbers, row.paper, "; ".join(group.hardware)])
+        if group.floor:
+            validation, test = (math.exp(group.floor[f"{split}_nats"]) for split in ("validation", "test"))
+            cells = ["true", "", "", "", "", "", validation, "", test, "", "", ""]
+            writer.writerow([protocol, group.scale, group.tokens, FLOOR, *cells])
     return stream.getvalue()
 
 
@@ -99,18 +105,30 @@ def _perplexity(measured: Measured) -> str:
 
 
 def _parts(group: Group) -> tuple[list[list[str]], list[list[str]]]:
-    """Cells of the causal rows, and of those that are not."""
-    return [_cells(r) for r in group.rows if r.causal], [_cells(r) for r in group.rows if not r.causal]
+    """Cells of the floor and the causal rows, and of those that are not causal."""
+    causal = [_cells(row) for row in group.rows if row.causal]
+    if group.floor:
+        perplexities = [f"{math.exp(group.floor[f'{split}_nats']):.2f}" for split in ("validation", "test")]
+        causal.insert(0, [FLOOR, "yes", "", "", "", "", *perplexities, ""])
+    return causal, [_cells(row) for row in group.rows if not row.causal]
 
 
 def _notes(group: Group) -> list[str]:
-    notes = [PAPER_NOTE, STATE_NOTE]
+    notes = [STATE_NOTE]
+    if any(row.paper is not None for row in group.rows):
+        notes.insert(0, PAPER_NOTE)
     if any(len(row.seeds) > 1 for row in group.rows):
         notes.append(SPREAD_NOTE)
     if len(group.hardware) > 1:
         notes.append(HARDWARE_NOTE)
     if any(row.stopped_early for row in group.rows):
         notes.append(EARLY_NOTE)
+    if group.floor:
+        below = [row.model for row in group.rows if row.test_perplexity.mean < math.exp(group.floor["test_nats"])]
+        notes.append(
+            f"Below the floor on test: {', '.join(below) or 'none'}. The floor is what the true source of the "
+            "language scores on the same targets; only a model that sees them can score lower, but for chance."
+        )
     return notes
 
 

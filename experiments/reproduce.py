@@ -24,14 +24,16 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.checkpoints import LAST
+from experiments.config_check import check_overrides
+from experiments.figures import draw_all
+from experiments.resolvers import CONF
 from experiments.results import read_result
 from experiments.runs import run_folder
 from experiments.tables import make_table
-from experiments.train import RESULT, USER_ERRORS, resolve
+from experiments.train import INTERRUPTED, RESULT, USER_ERRORS, resolve
 from experiments.training import Training
 from experiments.wikitext.task import LanguageTask
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 _TIMED_STEPS = 3
 
 
@@ -139,6 +141,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", help="Hydra overrides for every run, e.g. scale=smoke seed=0,1")
     options = parser.parse_args(arguments)
     try:
+        return _reproduce(options)
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on where it stopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    try:
+        check_overrides(options.overrides)
         runs = plan(options.benchmark, options.overrides)
         _announce(runs)
     except USER_ERRORS as error:
@@ -152,11 +163,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         command = [sys.executable, "-m", "experiments.train", *run.overrides]
         print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
-        if subprocess.run(command).returncode:
+        status = subprocess.run(command).returncode
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+        if status:
             failed.append(run.name)
     results = [read_result(run.folder / RESULT) for run in runs if run.finished]
     if results:
         print("\n" + make_table(results))
+        drawn = draw_all(results, Path(runs[0].config.runs.root) / options.benchmark / "figures")
+        print("Figures:", *(f"  {path}" for path in drawn), sep="\n")
         print("Result files:")
         for run in runs:
             if run.finished:

@@ -77,25 +77,26 @@ _SCHEMA: dict[str, tuple[type, ...]] = {
     "training.stopped_early": (bool,),
 }
 # What a benchmark asks for beyond that.
-_SCHEMA_OF_EXPERIMENT: dict[str, dict[str, tuple[type, ...]]] = {
-    "wikitext": {
-        "metrics.validation_nats": _NUMBER,
-        "metrics.validation_perplexity": _NUMBER,
-        "metrics.validation_targets": (int,),
-        "metrics.test_nats": _NUMBER,
-        "metrics.test_perplexity": _NUMBER,
-        "metrics.test_targets": (int,),
-        "metrics.best_step": (int,),
-        "loss_by_position": (dict,),
-        "loss_by_position.nats": (list,),
-        "loss_by_position.targets": (list,),
-        "history": (dict,),
-        "history.step": (list,),
-        "history.tokens": (list,),
-        "history.validation_nats": (list,),
-        "audit": (dict,),
-    },
+_LANGUAGE: dict[str, tuple[type, ...]] = {
+    "metrics.validation_nats": _NUMBER,
+    "metrics.validation_perplexity": _NUMBER,
+    "metrics.validation_targets": (int,),
+    "metrics.test_nats": _NUMBER,
+    "metrics.test_perplexity": _NUMBER,
+    "metrics.test_targets": (int,),
+    "metrics.best_step": (int,),
+    "loss_by_position": (dict,),
+    "loss_by_position.nats": (list,),
+    "loss_by_position.targets": (list,),
+    "history": (dict,),
+    "history.step": (list,),
+    "history.tokens": (list,),
+    "history.validation_nats": (list,),
+    "audit": (dict,),
 }
+_SCHEMA_OF_EXPERIMENT = {"wikitext": _LANGUAGE, "quickstart": _LANGUAGE}
+# The package that keeps an experiment's results of record, where it is not the one of its name.
+_HOME = {"quickstart": "wikitext"}
 _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z]:[\\/])")
 # In a command a bare ~ is Hydra's "delete this key", so only ~/ and ~user/ are paths there.
 _ABSOLUTE_IN_COMMAND = re.compile(r"(?<![^\s=,:'\"\[{(])(/|~\w*/|[A-Za-z]:[\\/])[^\s,'\"\]})]*")
@@ -166,16 +167,17 @@ def find_results(roots: Iterable[str | os.PathLike[str]]) -> list[Result]:
             raise FileNotFoundError(f"no result file or folder at {root}; give a run root or a results folder")
         for path in _result_files(root):
             result = read_result(path)
-            found.setdefault((result["config_hash"], result["seed"]), result)
+            found.setdefault((result["model"], result["config_hash"], result["seed"]), result)
     return sorted(found.values(), key=lambda r: (r["experiment"], r["model"], r["scale"], r["seed"], r["config_hash"]))
 
 
 def publish(
     result_path: str | os.PathLike[str],
-    benchmark: str,
     experiments_root: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Copy a finished result to `experiments/<benchmark>/results/<model>-<scale>-seed<seed>-<hash>.json`.
+
+    The benchmark is the result's experiment; the quickstart's results lie with those of WikiText-2.
 
     Args:
         experiments_root: the folder that holds the benchmarks; this checkout's `experiments/` by default.
@@ -184,14 +186,13 @@ def publish(
         Where the copy lies.
 
     Raises:
-        ResultError: the run isn't finished, belongs to another benchmark, or its names can't name a file.
+        ResultError: the run isn't finished, or its names can't name a file.
         FileNotFoundError: there is no such result, or no such benchmark.
     """
     result = read_result(result_path)
     if result["status"] != "finished":
         raise ResultError(f"{result_path}: status is {result['status']!r}; only a finished run is of record: resume it")
-    if result["experiment"] != benchmark:
-        raise ResultError(f"{result_path}: experiment is {result['experiment']!r}, not {benchmark!r}; publish it there")
+    benchmark = _HOME.get(result["experiment"], result["experiment"])
     for key in ("model", "scale", "config_hash"):
         if not _FILE_STEM.fullmatch(result[key]):
             raise ResultError(

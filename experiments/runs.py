@@ -20,7 +20,10 @@ from hydra.utils import get_object
 
 # Keys that change where or how fast a run goes, never what it computes.
 _NOT_SCIENTIFIC = {"data": {"root", "num_workers", "download"}}
-_SECTIONS = ("network", "data", "training")
+
+
+class ConfigChangedError(RuntimeError):
+    """A run folder holds a run of another config than the one that its name stands for."""
 
 
 class RunInUseError(RuntimeError):
@@ -29,21 +32,48 @@ class RunInUseError(RuntimeError):
 
 def scientific_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """What the hash covers, from a resolved config (plain containers, see the module's docstring)."""
-    sections = {
-        "network": config["model"]["network"],
-        "data": config["data"],
-        "training": config["training"],
-    }
     scientific: dict[str, Any] = {"experiment": config["name"], "seed": config["seed"]}
-    for name in _SECTIONS:
-        section = sections[name]
+    for name, section in _parts(config).items():
         defaults = _defaults(section["_target_"])
         scientific[name] = {
-            key: value
+            key: _canonical(value)
             for key, value in section.items()
             if key not in _NOT_SCIENTIFIC.get(name, ()) and not (key in defaults and _equal(defaults[key], value))
         }
     return scientific
+
+
+def effective_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As `scientific_config`, but with every default written out: what a run really does, whatever defaults become."""
+    effective: dict[str, Any] = {}
+    for name, section in _parts(config).items():
+        defaults = {key: value for key, value in _defaults(section["_target_"]).items() if _is_plain(value)}
+        effective[name] = {
+            key: value for key, value in (defaults | section).items() if key not in _NOT_SCIENTIFIC.get(name, ())
+        }
+    return json.loads(json.dumps(effective))
+
+
+def check_unchanged(folder: Path, config: Mapping[str, Any]) -> None:
+    """Compare what the run in the folder does with what the config does now, or note it in a new folder.
+
+    Keys at their defaults are not part of the hash, so a default that has changed since would go unseen.
+
+    Raises:
+        ConfigChangedError: the folder's run does something else.
+    """
+    path = folder / "effective.json"
+    now = effective_config(config)
+    if not path.exists():
+        path.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+        return
+    for name, section in json.loads(path.read_text()).items():
+        for key, value in section.items():
+            if key in now[name] and not _equal(value, now[name][key]):
+                raise ConfigChangedError(
+                    f"{folder} was made with {name}.{key}={value!r}, which is {now[name][key]!r} now: "
+                    "move the folder away, or set the key as it was"
+                )
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -65,8 +95,14 @@ def exclusive(folder: Path) -> Iterator[None]:
     Raises:
         RunInUseError: another process holds it. The lock ends with its process, however that ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "w")  # noqa: SIM115 - closed by the with below
+    except OSError as error:
+        raise OSError(
+            f"can't write under the run root: {error}. Set runs.root=... or TENSORMEM_RUNS to a folder of yours"
+        ) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -74,6 +110,19 @@ def exclusive(folder: Path) -> Iterator[None]:
                 f"run folder {folder} is in use by another process: wait for it, or change the config"
             ) from error
         yield
+
+
+def _parts(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
+
+
+def _canonical(value: Any) -> Any:
+    """1.0 as 1: how a number is written must not change the hash."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | tuple | list)
 
 
 def _defaults(target: str) -> dict[str, Any]:

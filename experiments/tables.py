@@ -19,8 +19,10 @@ from experiments.positions import position_table
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, find_results
 
-BENCHMARKS = ("wikitext",)
-SCALES = ("paper", "cpu", "smoke")
+BENCHMARKS = ("wikitext", "quickstart")
+SCALES = ("paper", "cpu", "smoke", "tiny")
+# What the results say that were written before a part of the protocol could be chosen.
+PROTOCOL_BEFORE = {"attn_dropout": "matched"}
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
 # Two runs that differ in nothing of these parts of a config, but for these keys, are seeds of one row.
 SCIENTIFIC_PARTS = ("model", "data", "training")
@@ -59,13 +61,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that may be compared: one protocol, scale and budget of training tokens."""
+    """Runs that may be compared: one protocol, scale, budget of training tokens, window and set of test targets."""
 
     protocol: tuple[tuple[str, str], ...]
     scale: str
     tokens: int
+    window: int
+    targets: int
     hardware: tuple[str, ...]
     rows: tuple[Row, ...]
+
+    @property
+    def floor(self) -> dict[str, float] | None:
+        """The true source's nats on validation and test, where the language was generated."""
+        return self.results[0].get("floor")
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -76,7 +85,10 @@ class Group:
     def caption(self) -> str:
         """What every row has in common, in one line."""
         settings = ", ".join(f"{key} {value}" for key, value in self.protocol)
-        line = f"Scale {self.scale}, {self.tokens:,} training tokens; {settings}; on {'; '.join(self.hardware)}."
+        line = (
+            f"Scale {self.scale}, {self.tokens:,} training tokens in windows of {self.window}, {self.targets:,} test "
+            f"targets; {settings}; on {'; '.join(self.hardware)}."
+        )
         published = [key for key, value in self.protocol if value == "paper"]
         if published:
             line += f" Published protocol, not ours, in: {', '.join(published)}."
@@ -93,15 +105,17 @@ def group_results(results: Iterable[Result]) -> list[Group]:
 
     Results whose `status` is not `finished` are left out. The order depends on the results alone.
     """
-    groups: dict[tuple[tuple[tuple[str, str], ...], str, int], list[Result]] = {}
+    groups: dict[tuple[tuple[tuple[str, str], ...], str, int, int, int], list[Result]] = {}
     for result in results:
         if result["status"] == "finished":
-            protocol = tuple(sorted((key, _plain(value)) for key, value in result["protocol"].items()))
-            groups.setdefault((protocol, result["scale"], token_budget(result)), []).append(result)
+            settings = PROTOCOL_BEFORE | result["protocol"]
+            protocol = tuple(sorted((key, _plain(value)) for key, value in settings.items()))
+            window, targets = result["state_bytes"]["window"], result["metrics"]["test_targets"]
+            groups.setdefault((protocol, result["scale"], token_budget(result), window, targets), []).append(result)
     made = []
-    for (protocol, scale, tokens), members in groups.items():
+    for (protocol, scale, tokens, window, targets), members in groups.items():
         hardware = tuple(sorted({_hardware(result) for result in members}))
-        made.append(Group(protocol, scale, tokens, hardware, _rows(members)))
+        made.append(Group(protocol, scale, tokens, window, targets, hardware, _rows(members)))
     return sorted(made, key=_group_order)
 
 
@@ -121,18 +135,17 @@ def make_table(results: Iterable[Result], style: str = "markdown") -> str:
 
 
 def load_results(benchmark: str, roots: Sequence[str] | None = None) -> list[Result]:
-    """Results of `benchmark` under `roots`, by default those of record in `experiments/<benchmark>/results/`.
+    """Results of `benchmark` under `roots`, by default those of record in `experiments/*/results/`.
 
     Raises:
         ResultError: there are none; the message says what to run.
         FileNotFoundError: a given root doesn't exist.
     """
-    record = Path(__file__).resolve().parent / benchmark / "results"
-    roots = roots or ([str(record)] if record.is_dir() else [])
+    roots = roots or sorted(str(folder) for folder in Path(__file__).resolve().parent.glob("*/results"))
     found = find_results(roots)
     found = [result for result in found if result["experiment"] == benchmark]
     if not found:
-        where = ", ".join(roots) or f"experiments/{benchmark}/results"
+        where = ", ".join(roots) or "experiments/*/results"
         raise ResultError(
             f"no {benchmark} result in {where}; run `make reproduce-{benchmark}`, then give its run root: "
             "--results outputs"
@@ -156,6 +169,8 @@ def _group_order(group: Group) -> tuple[Any, ...]:
         scale,
         group.scale,
         -group.tokens,
+        group.window,
+        -group.targets,
         group.protocol,
     )
 

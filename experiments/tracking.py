@@ -8,6 +8,7 @@ from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import wandb
 from pytorch_lightning.loggers import WandbLogger
 
 Mode = Literal["auto", "online", "offline", "disabled"]
@@ -34,7 +35,7 @@ def make_logger(
 ) -> WandbLogger | bool:
     """A logger that writes under the run's folder; False where W&B is disabled.
 
-    Metrics are drawn against `trainer/global_step`, which Lightning's logger defines as the axis of all of them.
+    Every metric is drawn against `trainer/global_step`, which Lightning logs beside it.
 
     Args:
         mode: see `resolve_mode`.
@@ -50,16 +51,21 @@ def make_logger(
         return False
     # Read by wandb's own processes too, which settings passed here would not reach.
     os.environ.setdefault("WANDB_SILENT", "true")
-    return WandbLogger(
+    run = wandb.init(
         project=project,
         group=group,
         name=name,
         id=run_id,
-        save_dir=str(folder),
-        offline=resolved == "offline",
+        dir=str(folder),
+        mode=resolved,
         resume=None if resolved == "offline" else "allow",
+        # A job of a multirun that failed may have left its run open.
+        reinit="finish_previous",
         config=dict(config),
     )
+    run.define_metric("trainer/global_step")
+    run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+    return WandbLogger(experiment=run)
 
 
 def _key_in_netrc() -> bool:

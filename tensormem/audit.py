@@ -21,7 +21,10 @@ LogitsFunction = Callable[[Tensor], Any]
 
 # Logits are of order 1 in float64: rounding moves them by 1e-15 or so, a leak by many orders more.
 _TOLERANCE = 1e-9
-_ROWS = 8
+# Of a longer sequence so many tokens are changed, its first and last among them.
+_MOST_POSITIONS = 64
+# Logits held at a time.
+_MOST_LOGITS = 2**24
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ def audit(
     lengths: Sequence[int] = (29, 53),
     seed: int = 0,
 ) -> AuditReport:
-    """Change every token in turn, alone, and report the first logit before a changed token that changes with it.
+    """Change single tokens and report the first logit before a changed token that changes with it.
+
+    Every token of a sequence is changed in turn; of one longer than 64, 64 of them.
 
     An ``nn.Module`` is audited as a float64 copy in evaluation mode, once with the weights given and once with every
     parameter random: a gate that is closed or an output that is zero must not hide a leak. Its own state is left
@@ -98,7 +103,8 @@ def audit(
             effects = []
             for length in lengths:
                 tokens = torch.randint(vocab_size, (1, length), generator=tokens_generator).to(device)
-                report, effect = _probe(candidate, tokens, vocab_size, weights)
+                positions = _positions(length, tokens_generator)
+                report, effect = _probe(candidate, tokens, positions, vocab_size, weights)
                 if report is not None:
                     return report
                 effects.append(effect)
@@ -129,7 +135,9 @@ def require_causal(report: AuditReport, name: str, allow_noncausal: bool = False
     raise CausalityError(f"the causality audit of {name} is inconclusive: {report.reason}")
 
 
-def _probe(model: LogitsFunction, tokens: Tensor, vocab_size: int, weights: str) -> tuple[AuditReport | None, bool]:
+def _probe(
+    model: LogitsFunction, tokens: Tensor, positions: Tensor, vocab_size: int, weights: str
+) -> tuple[AuditReport | None, bool]:
     """A report where this sequence (1, N) settles the matter, and whether every changed token had an effect."""
     length = tokens.shape[1]
     logits = _logits(model, tokens)
@@ -140,13 +148,13 @@ def _probe(model: LogitsFunction, tokens: Tensor, vocab_size: int, weights: str)
     # One row per changed token, a few rows at a time: their logits together may not fit into memory.
     changed = tokens + torch.eye(length, dtype=torch.long, device=tokens.device) * (vocab_size // 2)
     every_effect = True
-    for positions in torch.arange(length).split(_ROWS):
+    for some in positions.split(max(1, min(8, _MOST_LOGITS // (length * vocab_size)))):
         # Compared with as many rows of unchanged tokens: kernels round differently for another number of rows.
-        unchanged = _logits(model, tokens.expand(len(positions), -1))
-        changes = (_logits(model, changed[positions] % vocab_size) - unchanged).abs().amax(dim=2)
+        unchanged = _logits(model, tokens.expand(len(some), -1))
+        changes = (_logits(model, changed[some] % vocab_size) - unchanged).abs().amax(dim=2)
         if not bool(torch.isfinite(changes).all()):
             return AuditReport("inconclusive", "the logits are not finite", weights, length), False
-        for position, change in zip(positions.tolist(), changes, strict=True):
+        for position, change in zip(some.tolist(), changes, strict=True):
             leaking = (change[:position] > _TOLERANCE).nonzero()
             if len(leaking):
                 first = int(leaking[0])
@@ -155,6 +163,13 @@ def _probe(model: LogitsFunction, tokens: Tensor, vocab_size: int, weights: str)
                 return AuditReport("leaks", reason, weights, length, position, first, size), True
             every_effect &= bool((change[position:] > _TOLERANCE).any())
     return None, every_effect
+
+
+def _positions(length: int, generator: torch.Generator) -> Tensor:
+    if length <= _MOST_POSITIONS:
+        return torch.arange(length)
+    inner = 1 + torch.randperm(length - 2, generator=generator)[: _MOST_POSITIONS - 2]
+    return torch.cat([torch.tensor([0, length - 1]), inner]).sort().values
 
 
 def _logits(model: LogitsFunction, tokens: Tensor) -> Tensor:

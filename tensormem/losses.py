@@ -20,7 +20,8 @@ def token_nats(
 ) -> Float[Tensor, " M"]:
     """Cross-entropy of each target in nats, without gradients, with slice_size rows of logits at a time."""
     losses = []
-    with torch.no_grad():
+    # Out of autocast: an evaluation's logits must not be rounded to half precision.
+    with torch.no_grad(), torch.autocast(hidden.device.type, enabled=False):
         for rows, target in zip(hidden.split(slice_size), targets.split(slice_size), strict=True):
             logits = _logits(rows, weight)
             losses.append(logits.logsumexp(-1) - logits.gather(1, target.unsqueeze(1)).squeeze(1))

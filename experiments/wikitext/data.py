@@ -1,16 +1,18 @@
-"""LanguageData: WikiText-2 as a Lightning data module."""
+"""LanguageData: a corpus as a Lightning data module."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts, load_corpus
-from experiments.wikitext.vocabulary import KINDS, Vocabulary
+from experiments.wikitext.corpora import TokenCorpus, check_choice, load_tokens
+from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts
+from experiments.wikitext.vocabulary import Vocabulary
 from experiments.wikitext.windows import PROTOCOLS, Batch, RandomWindows, evaluation_batches
 
 
@@ -36,22 +38,25 @@ class EvaluationLoader:
 
 
 class LanguageData(pl.LightningDataModule):
-    """WikiText-2: random windows for training, fixed windows for validation and test.
+    """A corpus as random windows for training and fixed windows for validation and test.
 
     Batches are ``(inputs (B, T), targets (B, T))``, int64. Training batches go on for ever: bound the run by
     its steps.
 
     Args:
-        root: data root that holds ``wikitext-2/``; None: no local files. See `load_corpus`.
+        root: data root that holds ``wikitext-2/`` and ``shakespeare/``; None: no local files. See `load_tokens`.
+        corpus: ``wikitext-2``, ``shakespeare`` (characters) or ``synthetic`` (a Markov source).
         window: positions T of a window.
         batch_size: windows B of a batch; in training over all processes together.
-        vocabulary: ``paper``, ``paper_fixed`` or ``standard``; see `Vocabulary.build`.
+        vocabulary: ``paper``, ``paper_fixed`` or ``standard`` words of WikiText-2 (see `Vocabulary.build`),
+            ``characters`` of Shakespeare, ``symbols`` of the synthetic source.
         evaluation: ``full`` or ``paper``; see `evaluation_batches`.
         seed: seed of the training windows; batch g depends on (seed, g) alone.
         num_workers: processes that prepare training batches (spawned); they don't change the batches.
         download: whether the Hugging Face hub may be asked when there are no local files.
         max_eval_tokens: cut validation and test to their first so many tokens, for smoke runs. The numbers
             can then not be compared with anything; None for the whole splits.
+        markov: arguments of `MarkovSource`, for ``synthetic`` alone.
         expected_counts: lines and words of each split; the official ones unless a test brings a toy corpus.
 
     Raises:
@@ -62,6 +67,7 @@ class LanguageData(pl.LightningDataModule):
         self,
         *,
         root: str | Path | None,
+        corpus: str = "wikitext-2",
         window: int = 512,
         batch_size: int = 32,
         vocabulary: str = "paper_fixed",
@@ -70,6 +76,7 @@ class LanguageData(pl.LightningDataModule):
         num_workers: int = 0,
         download: bool = True,
         max_eval_tokens: int | None = None,
+        markov: Mapping[str, Any] | None = None,
         expected_counts: Mapping[str, SplitCounts] = OFFICIAL_COUNTS,
     ) -> None:
         super().__init__()
@@ -80,11 +87,12 @@ class LanguageData(pl.LightningDataModule):
         for name, (value, minimum) in minima.items():
             if value < minimum:
                 raise ValueError(f"{name}={value}: must be at least {minimum}")
-        if vocabulary not in KINDS:
-            raise ValueError(f"vocabulary={vocabulary!r} is unknown: use one of {', '.join(KINDS)}")
+        check_choice(corpus, vocabulary, markov)
         if evaluation not in PROTOCOLS:
             raise ValueError(f"evaluation={evaluation!r} is unknown: use one of {', '.join(PROTOCOLS)}")
         self.root = root
+        self.corpus = corpus
+        self.markov = markov
         self.window = window
         self.batch_size = batch_size
         self.vocabulary_kind = vocabulary
@@ -94,9 +102,7 @@ class LanguageData(pl.LightningDataModule):
         self.download = download
         self.max_eval_tokens = max_eval_tokens
         self.expected_counts = expected_counts
-        self._vocabulary: Vocabulary | None = None
-        self._tokens: dict[str, Tensor] = {}
-        self._source = ""
+        self._loaded: TokenCorpus | None = None
 
     def setup(self, stage: str | None = None) -> None:
         """Load, check and encode the corpus, once; ``stage`` makes no difference.
@@ -105,30 +111,50 @@ class LanguageData(pl.LightningDataModule):
             DatasetNotFoundError: the data set is not there and can't be downloaded.
             CorpusMismatchError: a split has the wrong size.
         """
-        if self._vocabulary is not None:
+        if self._loaded is not None:
             return
-        corpus = load_corpus(self.root, self.download, self.expected_counts)
-        vocabulary = Vocabulary.build(self.vocabulary_kind, corpus)
-        tokens = {split: vocabulary.encode(lines) for split, lines in corpus.splits.items()}
+        loaded = load_tokens(
+            self.corpus, self.vocabulary_kind, self.root, self.download, self.markov, self.expected_counts
+        )
         for split in ("validation", "test"):
-            tokens[split] = tokens[split][: self.max_eval_tokens]
-        self._source, self._tokens, self._vocabulary = corpus.source, tokens, vocabulary
+            loaded.tokens[split] = loaded.tokens[split][: self.max_eval_tokens]
+        self._loaded = loaded
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary; raises RuntimeError before `setup`."""
-        return self._require_setup()
+        """The words of WikiText-2; raises RuntimeError before `setup`, and for a corpus that has none."""
+        vocabulary = self._require_setup().vocabulary
+        if vocabulary is None:
+            raise RuntimeError(f"corpus={self.corpus} has no vocabulary of words")
+        return vocabulary
 
     @property
     def vocab_size(self) -> int:
         """Number of token ids, which is the number of embedding rows; raises RuntimeError before `setup`."""
-        return self.vocabulary.size
+        return self._require_setup().vocab_size
 
     @property
     def source(self) -> str:
         """Where the text came from, without a path; raises RuntimeError before `setup`."""
-        self._require_setup()
-        return self._source
+        return self._require_setup().origin
+
+    @property
+    def floor(self) -> dict[str, float] | None:
+        """The true source's mean nats on the very targets of the evaluations; None for real text.
+
+        No model that does not read the future can be expected to do better; raises RuntimeError before `setup`.
+        """
+        source = self._require_setup().source
+        if source is None:
+            return None
+        floors = {}
+        for split in ("validation", "test"):
+            tokens = self._split_tokens(split)
+            places = torch.arange(len(tokens))
+            batches = evaluation_batches(places, self.window, self.batch_size, self.evaluation)
+            scored = torch.cat([targets.flatten() for _, targets in batches])
+            floors[f"{split}_nats"] = float(source.nats(tokens)[scored].mean())
+        return floors
 
     @property
     def train_tokens(self) -> Int64[Tensor, " N"]:
@@ -146,13 +172,12 @@ class LanguageData(pl.LightningDataModule):
         return self._split_tokens("test")
 
     def _split_tokens(self, split: str) -> Tensor:
-        self._require_setup()
-        return self._tokens[split]
+        return self._require_setup().tokens[split]
 
-    def _require_setup(self) -> Vocabulary:
-        if self._vocabulary is None:
+    def _require_setup(self) -> TokenCorpus:
+        if self._loaded is None:
             raise RuntimeError("LanguageData has no data yet: call setup() first")
-        return self._vocabulary
+        return self._loaded
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""

@@ -18,7 +18,7 @@ from torchmetrics import Metric
 from experiments.training import Training
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
-from tensormem.models.language import LanguageModel
+from tensormem.models.language_model import LanguageModel
 
 # A leak is a matter of the architecture, not of the vocabulary: a small one makes the first audit quick.
 _PREFLIGHT_VOCABULARY = 64
@@ -174,6 +174,6 @@ class LanguageTask(pl.LightningModule):
             metric.reset()
 
 
-def audit_lengths(window: int) -> tuple[int, int]:
-    """Two odd lengths that span several chunks of the usual sizes and that these don't divide."""
-    return min(29, window), min(53, window)
+def audit_lengths(window: int) -> tuple[int, ...]:
+    """Two odd lengths, which the usual chunk sizes don't divide, and the whole window."""
+    return tuple(sorted({min(29, window), min(53, window), window}))

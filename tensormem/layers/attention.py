@@ -72,7 +72,12 @@ class CausalAttention(nn.Module):
     ) -> tuple[Float[Tensor, "B N dim"], AttentionState]:
         """Attend from each new token to the cached ones, the earlier new ones and itself."""
         batch, num_tokens, _ = x.shape
-        heads = self.qkv(x).reshape(batch, num_tokens, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        if state is not None and state.keys.shape[0] != batch:
+            raise ValueError(
+                f"state.keys has {state.keys.shape[0]} sequences, but x has {batch}: start from init_state({batch})"
+            )
+        head_dim = self.dim // self.num_heads
+        heads = self.qkv(x).reshape(batch, num_tokens, 3, self.num_heads, head_dim).permute(2, 0, 3, 1, 4)
         queries, keys, values = heads.unbind(0)
         num_cached = 0 if state is None else state.keys.shape[2]
         if self.rotary is not None:

@@ -80,6 +80,13 @@ class Stack(nn.Module):
             memories = tuple(self.memory.init_state(batch, device, dtype) for _ in self.fusions)
         return StackState(tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories)
 
+    def flush(self, state: StackState) -> StackState:
+        """Write each memory's pending chunk, padded with zeros; the mixers have nothing pending."""
+        memory = self.memory
+        if memory is None:
+            return state
+        return state._replace(memories=tuple(memory.flush(below) for below in state.memories))
+
     def state_bytes(self, seq_len: int) -> int:
         """Bytes that one sequence of seq_len tokens holds in float32: caches and memories."""
         mixers = sum(block.mixer.state_bytes(seq_len) for block in self.blocks)

@@ -1,188 +1,24 @@
-"""Language models: the plain Transformer and the one with a Tensor Memory.
+"""The language zoo: the plain Transformer, a wide one, and the one with a Tensor Memory.
 
-Legend: B batch, N tokens, L layers, W words in the vocabulary.
+Legend: W words in the vocabulary, L layers, C channels and K chunk size of the memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from tensormem.layers.attention import CausalAttention
-from tensormem.layers.block import Block
-from tensormem.layers.positions import LearnedPositions, PositionsKind, check_kind
-from tensormem.layers.stack import Stack, StackState, Threading
+from tensormem.layers.block import Block, GatedFusion
+from tensormem.layers.positions import PositionsKind, check_kind
+from tensormem.layers.stack import Stack, Threading
 from tensormem.memory import TensorMemory
+from tensormem.models.language_model import LanguageModel
 
-Init = Literal["tuned", "paper"]
-
-
-class LanguageState(NamedTuple):
-    """What a language model carries between calls.
-
-    Attributes:
-        stack: the state of the blocks and of the memory.
-        position: 0-d int64 tensor on the CPU: tokens seen.
-    """
-
-    stack: StackState
-    position: Tensor
-
-
-class LanguageModel(nn.Module):
-    """Embedding, positions, a stack of blocks, a final LayerNorm and an output tied to the embedding.
-
-    A subclass builds its stack and hands it over. It is then a language model with the whole contract:
-    ``forward`` = ``readout(hidden(tokens))``, states, ``generate``.
-
-    Args:
-        vocab_size: W.
-        dim: width of the tokens.
-        stack: the blocks.
-        max_length: positions that ``positions=learned`` knows; the other kinds have no limit.
-        positions: ``learned``, ``rope`` (the stack's attention rotates) or ``none``.
-        dropout: on the embedded tokens.
-        init: ``tuned``: weights 0.02 normal, those that end a residual branch scaled by 1 / sqrt(2 L);
-            ``paper``: N(0, 1) embeddings and the defaults of PyTorch. The memory keeps its own initialisation.
-    """
-
-    def __init__(
-        self,
-        vocab_size: int,
-        dim: int,
-        stack: Stack,
-        *,
-        max_length: int = 512,
-        positions: PositionsKind = "learned",
-        dropout: float = 0.2,
-        init: Init = "tuned",
-    ) -> None:
-        super().__init__()
-        check_kind(positions)
-        if init not in get_args(Init):
-            raise ValueError(f"init={init!r} is unknown; choose one of {get_args(Init)}")
-        if vocab_size < 1 or max_length < 1:
-            raise ValueError(f"vocab_size={vocab_size} and max_length={max_length} must be at least 1")
-        self.embedding = nn.Embedding(vocab_size, dim)
-        self.positions = LearnedPositions(max_length, dim) if positions == "learned" else None
-        self.dropout = nn.Dropout(dropout)
-        self.stack = stack
-        self.norm = nn.LayerNorm(dim)
-        if init == "tuned":
-            self._init_tuned()
-
-    @property
-    def streaming(self) -> Literal["token", "frame", "none"]:
-        """``token``: any split into calls equals one call. ``none``: one call is all that there is."""
-        return "token" if self.stack.carries_state else "none"
-
-    @property
-    def output_weight(self) -> Float[Tensor, "W dim"]:
-        """The output embedding, which is the input's."""
-        return self.embedding.weight
-
-    @property
-    def gates(self) -> dict[str, Tensor]:
-        """The memory's gate of each layer, 0-d, by the layer's number; empty without a memory."""
-        return {str(layer): fusion.gate for layer, fusion in enumerate(self.stack.fusions)}
-
-    def init_state(
-        self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> LanguageState:
-        """The state of B sequences of which nothing has been seen.
-
-        Raises:
-            ValueError: the model carries no state (``streaming`` is ``none``).
-        """
-        return LanguageState(
-            self.stack.init_state(batch, device, dtype), torch.zeros((), dtype=torch.int64, device="cpu")
-        )
-
-    def state_bytes(self, seq_len: int) -> int:
-        """Bytes that one sequence of seq_len tokens holds in float32."""
-        return self.stack.state_bytes(seq_len)
-
-    def hidden(
-        self, tokens: Int[Tensor, "B N"], state: LanguageState | None = None
-    ) -> tuple[Float[Tensor, "B N dim"], LanguageState | None]:
-        """The last hidden vectors, from which ``readout`` makes logits, and the next state.
-
-        Raises:
-            ValueError: a state where the model carries none; a position beyond those that were learned.
-        """
-        position = 0 if state is None else int(state.position)
-        x = self.embedding(tokens)
-        if self.positions is not None:
-            x = x + self.positions(position, tokens.shape[1])
-        x, stack_state = self.stack(self.dropout(x), None if state is None else state.stack)
-        x = self.norm(x)
-        if stack_state is None:
-            return x, None
-        return x, LanguageState(stack_state, torch.tensor(position + tokens.shape[1], device="cpu"))
-
-    def readout(self, hidden: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch W"]:
-        """Logits of the next word."""
-        return nn.functional.linear(hidden, self.output_weight)
-
-    def forward(
-        self, tokens: Int[Tensor, "B N"], state: LanguageState | None = None
-    ) -> tuple[Float[Tensor, "B N W"], LanguageState | None]:
-        """Logits of each token's successor, and the next state."""
-        hidden, state = self.hidden(tokens, state)
-        return self.readout(hidden), state
-
-    @torch.no_grad()
-    def generate(
-        self,
-        tokens: Int[Tensor, "B N"],
-        num_tokens: int,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> Int[Tensor, "B total"]:
-        """Continue each row of tokens by num_tokens, one at a time; temperature 0 takes the likeliest word.
-
-        Works in evaluation mode, whatever mode the model is in.
-
-        Raises:
-            ValueError: the model carries no state, or the positions end before the text does.
-        """
-        was_training = self.training
-        self.eval()
-        try:
-            state: LanguageState | None = self.init_state(tokens.shape[0], tokens.device)
-            following = tokens
-            for _ in range(num_tokens):
-                logits, state = self(following, state)
-                last = logits[:, -1].float()
-                if temperature == 0:
-                    following = last.argmax(-1, keepdim=True)
-                else:
-                    following = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
-                tokens = torch.cat([tokens, following], dim=1)
-            return tokens
-        finally:
-            self.train(was_training)
-
-    def _init_tuned(self) -> None:
-        std = 0.02
-        memory = self.stack.memory
-        own = set() if memory is None else set(memory.modules())
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding) and module not in own:
-                nn.init.normal_(module.weight, std=std)
-                if isinstance(module, nn.Linear):
-                    nn.init.zeros_(module.bias)
-        if self.positions is not None:
-            nn.init.normal_(self.positions.weight, std=std)
-        residual_std = std / math.sqrt(2 * len(self.stack.blocks))
-        for block in self.stack.blocks:
-            nn.init.normal_(block.mixer.output.weight, std=residual_std)
-            nn.init.normal_(block.mlp.output.weight, std=residual_std)
+AttentionDropout = Literal["matched", "paper"]
 
 
 def _attention_blocks(
@@ -192,12 +28,17 @@ def _attention_blocks(
     mlp_ratio: float,
     dropout: float,
     positions: PositionsKind,
+    attn_dropout: AttentionDropout,
 ) -> list[Block]:
     check_kind(positions)
     if num_layers < 1:
         raise ValueError(f"num_layers={num_layers} must be at least 1")
+    if attn_dropout not in get_args(AttentionDropout):
+        raise ValueError(f"attn_dropout={attn_dropout!r} is unknown; choose one of {get_args(AttentionDropout)}")
+    # The published rotary models drop no attention weights, unlike those that they are compared with.
+    on_weights = 0.0 if attn_dropout == "paper" and positions == "rope" else dropout
     return [
-        Block(dim, CausalAttention(dim, num_heads, dropout, rotary=positions == "rope"), mlp_ratio, dropout)
+        Block(dim, CausalAttention(dim, num_heads, on_weights, rotary=positions == "rope"), mlp_ratio, dropout)
         for _ in range(num_layers)
     ]
 
@@ -213,6 +54,7 @@ class BaseLM(LanguageModel):
         mlp_ratio: width of the MLP over dim.
         dropout: on the embedding, the attention weights and both branches of each block.
         positions: ``learned``, ``rope`` or ``none``.
+        attn_dropout: ``matched``: every model drops attention weights alike; ``paper``: rotary ones don't.
         **kwargs: see LanguageModel (max_length, init).
     """
 
@@ -226,9 +68,10 @@ class BaseLM(LanguageModel):
         mlp_ratio: float = 4.0,
         dropout: float = 0.2,
         positions: PositionsKind = "learned",
+        attn_dropout: AttentionDropout = "matched",
         **kwargs: Any,
     ) -> None:
-        blocks = _attention_blocks(dim, num_layers, num_heads, mlp_ratio, dropout, positions)
+        blocks = _attention_blocks(dim, num_layers, num_heads, mlp_ratio, dropout, positions, attn_dropout)
         super().__init__(vocab_size, dim, Stack(blocks, dim), positions=positions, dropout=dropout, **kwargs)
 
 
@@ -249,6 +92,7 @@ class TensorLM(LanguageModel):
         mlp_ratio: width of the MLP over dim.
         dropout: on the embedding, the attention weights, each branch and the memory's contribution.
         positions: ``learned``, ``rope`` or ``none``.
+        attn_dropout: ``matched``: every model drops attention weights alike; ``paper``: rotary ones don't.
         **kwargs: see LanguageModel (max_length, init).
     """
 
@@ -268,9 +112,53 @@ class TensorLM(LanguageModel):
         mlp_ratio: float = 4.0,
         dropout: float = 0.2,
         positions: PositionsKind = "learned",
+        attn_dropout: AttentionDropout = "matched",
         **kwargs: Any,
     ) -> None:
-        blocks = _attention_blocks(dim, num_layers, num_heads, mlp_ratio, dropout, positions)
+        blocks = _attention_blocks(dim, num_layers, num_heads, mlp_ratio, dropout, positions, attn_dropout)
         memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
         stack = Stack(blocks, dim, memory, threading, gamma, dropout)
         super().__init__(vocab_size, dim, stack, positions=positions, dropout=dropout, **kwargs)
+
+
+class BaseWideLM(BaseLM):
+    """The plain Transformer with an MLP so wide that it has as many parameters as `tensor`, within 1%.
+
+    Args:
+        vocab_size: W.
+        dim: width of the tokens.
+        num_layers: L.
+        num_heads: attention heads.
+        mlp_ratio: of the `tensor` that is to be matched.
+        memory_channels: C of its memory.
+        memory_grid: points along each axis of its memory.
+        memory_chunk: K of its memory.
+        memory_options: further keyword arguments of its memory.
+        **kwargs: see BaseLM.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int = 384,
+        num_layers: int = 8,
+        num_heads: int = 8,
+        *,
+        mlp_ratio: float = 4.0,
+        memory_channels: int = 32,
+        memory_grid: Sequence[int] = (8, 8, 8),
+        memory_chunk: int = 16,
+        memory_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        with torch.device("meta"):
+            memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
+            fusion = GatedFusion(dim)
+        extra = _num_parameters(memory) + num_layers * _num_parameters(fusion)
+        # One more hidden unit costs each layer two rows of dim weights and a bias.
+        units = round(mlp_ratio * dim) + round(extra / (num_layers * (2 * dim + 1)))
+        super().__init__(vocab_size, dim, num_layers, num_heads, mlp_ratio=units / dim, **kwargs)
+
+
+def _num_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

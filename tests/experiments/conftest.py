@@ -50,7 +50,7 @@ _RESULT: dict[str, Any] = {
     "audit": {"start": {"verdict": "causal"}, "best": {"verdict": "causal"}},
     "gates": [0.5, 0.5],
     "parameters": {"total": 4_700_000, "non_embedding": 800_000, "memory": 0},
-    "state_bytes": {"per_sequence": 1_048_576, "window": 1_048_576},
+    "state_bytes": {"per_sequence": 1_048_576, "window": 8},
     "training": {
         "steps": 500,
         "tokens": 1_000_000,

@@ -47,9 +47,30 @@ def test_the_papers_scale_has_the_published_settings():
     assert (training.weight_decay, training.clip_norm, training.patience) == (0.1, 1.0, 10)
 
 
-def test_only_the_published_models_have_a_published_value():
-    published = {
-        model: composed(f"model=language/{model}").model.published.test_perplexity
-        for model in choices("model/language")
-    }
-    assert published == {"base": 130.30, "tensor": None, "tensor_depth": 100.07}
+def test_the_published_values_are_those_of_the_published_models():
+    assert composed().published == {"base": 130.30, "tensor_depth": 100.07}
+    assert set(composed().published) <= set(choices("model/language"))
+
+
+@pytest.mark.parametrize("corpus", ["shakespeare", "synthetic"])
+def test_another_corpus_has_no_published_value(corpus):
+    config = train.resolve(composed(f"corpus={corpus}"))
+    assert config["published"] == {}
+    assert config["protocol"]["corpus"] == corpus
+    instantiate(composed(f"corpus={corpus}").data)
+
+
+def test_every_corpus_is_tested():
+    assert choices("corpus") == ["shakespeare", "synthetic", "wikitext-2"]
+
+
+@pytest.mark.parametrize("model", choices("model/language"))
+def test_a_sweep_allows_only_what_is_declared_to_read_the_future(model):
+    config = train.resolve(composed("+sweep=wikitext", f"model=language/{model}"))
+    assert config["allow_noncausal"] == (model == "tensor_depth")
+
+
+@pytest.mark.parametrize("model", choices("model/language"))
+def test_the_quickstart_composes(model):
+    config = train.resolve(composed("experiment=quickstart", f"model=language/{model}"))
+    assert (config["name"], config["size"]["name"], config["data"]["corpus"]) == ("quickstart", "tiny", "synthetic")

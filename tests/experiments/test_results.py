@@ -158,19 +158,18 @@ def test_publish_names_the_copy_and_refuses_the_unfinished(tmp_path, make_result
     (tmp_path / "experiments" / "wikitext").mkdir(parents=True)
     source = tmp_path / "result.json"
     write_result(source, make_result(model="tensor_depth", seed=3, config_hash="beef"))
-    copy = publish(source, "wikitext", tmp_path / "experiments")
+    copy = publish(source, tmp_path / "experiments")
     assert copy == tmp_path / "experiments" / "wikitext" / "results" / "tensor_depth-cpu-seed3-beef.json"
     assert read_result(copy) == read_result(source)
 
     write_result(source, make_result(status="interrupted"))
     with pytest.raises(ResultError, match="status is 'interrupted'"):
-        publish(source, "wikitext", tmp_path / "experiments")
+        publish(source, tmp_path / "experiments")
     write_result(source, make_result(model="../x"))
     with pytest.raises(ResultError, match=r"model '\.\./x' can't be part of a file name"):
-        publish(source, "wikitext", tmp_path / "experiments")
-    write_result(source, make_result())
-    with pytest.raises(ResultError, match="experiment is 'wikitext', not 'cub200'"):
-        publish(source, "cub200", tmp_path / "experiments")
+        publish(source, tmp_path / "experiments")
+    write_result(source, make_result(experiment="quickstart"))
+    assert publish(source, tmp_path / "experiments").parent == tmp_path / "experiments" / "wikitext" / "results"
 
 
 def test_provenance_fits_a_result(tmp_path, make_result):

@@ -106,7 +106,10 @@ def test_the_honest_protocol_and_the_larger_scale_come_first(make_result):
     assert [group.scale for group in groups] == ["cpu", "smoke", "paper"]
     assert "Published protocol, not ours, in: evaluation, vocabulary." in groups[2].caption
     assert "Published" not in groups[0].caption
-    assert groups[0].caption.startswith("Scale cpu, 1,000,000 training tokens; evaluation full, init tuned")
+    assert groups[0].caption.startswith(
+        "Scale cpu, 1,000,000 training tokens in windows of 8, 241,210 test targets; "
+        "attn_dropout matched, evaluation full, init tuned"
+    )
     assert "Some CPU (2 threads)" in groups[0].caption
 
 
@@ -149,7 +152,9 @@ def test_csv_has_plain_numbers_and_the_group_in_every_row(zoo):
     assert float(rows[3]["test_perplexity"]) == 90.0
     assert rows[3]["paper_test_perplexity"] == "100.07"
     assert rows[0]["test_perplexity_std"] == ""
-    assert {row["protocol"] for row in rows} == {"evaluation=full;init=tuned;vocabulary=paper_fixed"}
+    assert {row["protocol"] for row in rows} == {
+        "attn_dropout=matched;evaluation=full;init=tuned;vocabulary=paper_fixed"
+    }
     assert {row["training_token_budget"] for row in rows} == {"1000000"}
 
 

@@ -2,10 +2,10 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import torch
 
 from experiments import train
 from experiments.results import read_result
-from experiments.runs import run_folder
+from experiments.runs import ConfigChangedError, run_folder
 from tensormem.audit import CausalityError
 from tests.experiments.composing import choices, composed
 
@@ -45,7 +45,7 @@ def folder_of(config):
 
 @pytest.mark.parametrize("model", choices("model/language"))
 def test_every_model_runs_to_a_result(model, data_root, tmp_path):
-    config = tiny(data_root, tmp_path, f"model=language/{model}", "allow_noncausal=true")
+    config = tiny(data_root, tmp_path, "+sweep=wikitext", f"model=language/{model}")
     result = train.run(config)
     stored = read_result(folder_of(config) / train.RESULT)
     assert stored == json.loads(json.dumps(result))
@@ -87,7 +87,10 @@ def test_checkpoints_load_with_weights_only(data_root, tmp_path):
 
 
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(data_root, tmp_path):
-    """SIGKILL at whatever step it hits: no handler runs, nothing is flushed."""
+    """SIGKILL, after a step drawn anew each time: no handler runs, nothing is flushed."""
+    # Steps 4 and 8 are those of an evaluation; the checkpoints are at 3, 6 and 9.
+    last_step = random.choice([4, 6, 8, 10])
+    print(f"killed after step {last_step}")
     whole = train.run(tiny(data_root, tmp_path / "whole", "model=language/tensor"))
 
     killed = tiny(data_root, tmp_path / "killed", "model=language/tensor")
@@ -96,11 +99,11 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(data_root, tmp_p
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_same_threads()
     )
-    last = folder_of(killed) / "last.ckpt"
     try:
-        while not last.exists() and process.poll() is None:
-            time.sleep(0.005)
-        assert process.poll() is None, process.stdout.read()
+        for line in process.stdout:
+            print(line, end="")
+            if f"step {last_step}/12  train" in line:
+                break
         process.send_signal(signal.SIGKILL)
     finally:
         process.kill()
@@ -161,3 +164,46 @@ def test_a_config_that_cannot_train_is_refused(data_root, tmp_path):
     with pytest.raises(Exception, match=r"training\.evaluate_every=5 must divide training\.steps=12"):
         train.run(tiny(data_root, tmp_path, "training.evaluate_every=5"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_says_how_to_go_on(data_root, tmp_path):
+    command = [sys.executable, "-m", "experiments.train", *TINY, f"runs.root={tmp_path}"]
+    command += [f"data.root={Path(data_root).resolve()}"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if "step 4/12  train" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == train.INTERRUPTED
+    assert "the same command goes on from the last checkpoint" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_failed_job_of_a_multirun_leaves_its_wandb_run_to_itself(data_root, tmp_path):
+    command = [sys.executable, "-m", "experiments.train", "--multirun", *TINY, "training.steps=4"]
+    command += ["logger.mode=offline", "training.learning_rate=1e30,1e-3", "trainer.log_every=1"]
+    command += [f"data.root={Path(data_root).resolve()}", f"runs.root={tmp_path}"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert process.returncode == 1
+    assert "lower training.learning_rate" in process.stdout + process.stderr
+    assert len(list(tmp_path.glob("wikitext/*/wandb/offline-run-*/*.wandb"))) == 2
+    assert len(list(tmp_path.glob("wikitext/*/result.json"))) == 1
+
+
+def test_an_unwritable_run_root_is_named(data_root, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OSError, match=r"can't write under the run root.*runs\.root"):
+        train.run(tiny(data_root, tmp_path / "file"))
+
+
+def test_a_default_that_changed_since_is_refused(data_root, tmp_path):
+    config = tiny(data_root, tmp_path)
+    train.run(config)
+    path = folder_of(config) / "effective.json"
+    effective = json.loads(path.read_text())
+    # As if the run had been made when mlp_ratio, which no key of the hash names, had another default.
+    effective["network"]["mlp_ratio"] = 3.0
+    path.write_text(json.dumps(effective))
+    with pytest.raises(ConfigChangedError, match=r"network\.mlp_ratio=3\.0, which is 4\.0 now"):
+        train.run(config)

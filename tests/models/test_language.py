@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import nn
 
-from experiments.train import register_resolvers
+from experiments import resolvers
 from tensormem.audit import audit
 from tensormem.models.language import BaseLM, TensorLM
 from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients, randomise
@@ -32,7 +32,7 @@ _NETWORKS = {}
 def network(stem):
     """The model's composed block of the config; composing takes a while, so once per model."""
     if stem not in _NETWORKS:
-        register_resolvers()
+        resolvers.register()
         with initialize_config_dir(str(CONF), version_base="1.3"):
             _NETWORKS[stem] = compose("config", overrides=[f"model=language/{stem}", "scale=smoke"]).model.network
     return _NETWORKS[stem]

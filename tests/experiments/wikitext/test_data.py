@@ -88,7 +88,7 @@ def test_set_up_encodes_every_split(arguments: dict[str, Any], kind: str, size: 
 def test_set_up_runs_once(arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     data = set_up(arguments)
     tokens = data.train_tokens
-    monkeypatch.setattr(data_module, "load_corpus", lambda *args: pytest.fail("loaded again"))
+    monkeypatch.setattr(data_module, "load_tokens", lambda *args: pytest.fail("loaded again"))
     data.setup("test")
     assert data.train_tokens is tokens
 
@@ -148,7 +148,7 @@ def test_max_eval_tokens_cuts_validation_and_test_only(arguments: dict[str, Any]
         ("seed", -1, "seed=-1: must be at least 0"),
         ("num_workers", -1, "num_workers=-1: must be at least 0"),
         ("max_eval_tokens", 1, "max_eval_tokens=1: must be at least 2"),
-        ("vocabulary", "papper", "vocabulary='papper' is unknown: use one of paper, paper_fixed, standard"),
+        ("vocabulary", "papper", "vocabulary='papper' does not go with corpus=wikitext-2: use one of paper, paper_fixed, standard"),
         ("evaluation", "papper", "evaluation='papper' is unknown: use one of full, paper"),
     ],
 )

@@ -1,0 +1,163 @@
+"""Refuses a mistaken config before any work, with the key's full path and the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.utils import get_object
+from omegaconf import OmegaConf
+from pydantic import TypeAdapter, ValidationError
+
+from experiments.resolvers import CONF
+from experiments.tracking import make_logger
+
+
+class ConfigError(ValueError):
+    """A config that names something that does not exist, or gives it a value of the wrong kind."""
+
+
+class TrainerSettings(TypedDict):
+    """The keys of the config's `trainer`."""
+
+    accelerator: str
+    devices: int
+    log_every: int
+    checkpoint_every: int
+
+
+_TOP_LEVEL: dict[str, Any] = {"name": str, "seed": int, "allow_noncausal": bool}
+
+
+def parameters_of(target: str) -> dict[str, Any]:
+    """Names and annotations of all that a target takes, what it passes on to its base classes included."""
+    callable_ = get_object(target)
+    layers = [callable_]
+    if inspect.isclass(callable_):
+        layers = [base.__init__ for base in inspect.getmro(callable_)[:-1] if "__init__" in vars(base)]
+    found: dict[str, Any] = {}
+    for layer in layers:
+        hints = typing.get_type_hints(layer)
+        parameters = [p for p in inspect.signature(layer).parameters.values() if p.name != "self"]
+        for parameter in parameters:
+            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                found.setdefault(parameter.name, hints.get(parameter.name, Any))
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return found
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Check a resolved config's keys and the kinds of their values.
+
+    Raises:
+        ConfigError: an unknown key, or a value of the wrong kind.
+    """
+    for key, annotation in _TOP_LEVEL.items():
+        _check_value(key, config[key], annotation)
+    if config["seed"] < 0:
+        raise ConfigError(f"seed={config['seed']}: must not be negative")
+    for path, section in (
+        ("model.network", config["model"]["network"]),
+        ("data", config["data"]),
+        ("training", config["training"]),
+    ):
+        known = parameters_of(section["_target_"])
+        _check_section(path, {key: value for key, value in section.items() if key != "_target_"}, known)
+    logger = {key: hint for key, hint in typing.get_type_hints(make_logger).items() if key in ("mode", "project")}
+    _check_section("logger", config["logger"], logger)
+    trainer = config["trainer"]
+    _check_section("trainer", trainer, typing.get_type_hints(TrainerSettings))
+    for key in ("log_every", "checkpoint_every"):
+        if trainer[key] < 1:
+            raise ConfigError(f"trainer.{key}={trainer[key]}: must be at least 1")
+    if trainer["devices"] != 1:
+        raise ConfigError(f"trainer.devices={trainer['devices']}: a run takes one device; start a run per device")
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Check that what overrides name exists, before Hydra says no more than that it does not.
+
+    Args:
+        overrides: Hydra overrides, as on the command line.
+
+    Raises:
+        ConfigError: an unknown key, group or choice of a group.
+    """
+    parsed = OverridesParser.create().parse_overrides([text for text in overrides if not text.startswith("-")])
+    groups = _groups()
+    chosen, values = [], []
+    for override in parsed:
+        key = override.key_or_group
+        if key not in groups:
+            values.append(override)
+            continue
+        if override.is_delete():
+            continue
+        choices = list(override.sweep_string_iterator()) if override.is_sweep_override() else [override.value()]
+        for choice in choices:
+            if choice not in groups[key]:
+                raise ConfigError(f"{key}={choice}: no such choice{_nearest(str(choice), groups[key])}")
+        chosen.append(f"{'+' if override.is_add() else ''}{key}={choices[0]}")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = OmegaConf.to_container(compose("config", overrides=chosen), resolve=False)
+    known = set(_paths(config))
+    for override in values:
+        key = override.key_or_group
+        if override.is_add() or override.is_delete() or key.startswith("hydra") or key in known:
+            continue
+        raise ConfigError(f"{key} is unknown{_nearest(key, [*known, *groups])}")
+
+
+def _groups() -> dict[str, list[str]]:
+    """The config groups and their choices."""
+    groups: dict[str, list[str]] = {}
+    for folder in CONF.iterdir():
+        if folder.is_dir():
+            files = folder.rglob("*.yaml")
+            groups[folder.name] = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in files)
+    return groups
+
+
+def _paths(config: Any, prefix: str = "") -> Iterable[str]:
+    if prefix:
+        yield prefix
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            yield from _paths(value, f"{prefix}.{key}" if prefix else str(key))
+
+
+def _check_section(path: str, section: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for key, value in section.items():
+        if key not in known:
+            raise ConfigError(
+                f"{path}.{key} is unknown{_nearest(f'{path}.{key}', [f'{path}.{name}' for name in known])}"
+            )
+        _check_value(f"{path}.{key}", value, known[key])
+
+
+def _check_value(key: str, value: Any, annotation: Any) -> None:
+    try:
+        TypeAdapter(annotation).validate_python(value, strict=True)
+    except ValidationError as error:
+        kind = getattr(annotation, "__name__", str(annotation)) if isinstance(annotation, type) else str(annotation)
+        raise ConfigError(
+            f"{key}={value!r}: {error.errors()[0]['msg'].lower()} (it takes {kind.replace('typing.', '')})"
+        ) from error
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not close:
+        # The right last part in the wrong place, or a choice without its folder.
+        last = name.replace("/", ".").rsplit(".", 1)[-1]
+        close = [other for other in known if other.replace("/", ".").rsplit(".", 1)[-1] == last][:1]
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known are {', '.join(known)}" if len(known) <= 12 else ""

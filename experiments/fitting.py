@@ -1,0 +1,135 @@
+"""Training, the audit of the best checkpoint and the test of one run, through Lightning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import wandb
+from pytorch_lightning.callbacks import EarlyStopping
+
+from experiments.checkpoints import BEST, LAST, AtomicCheckpointIO, BestCheckpoint, PeriodicCheckpoint, load_weights
+from experiments.progress import Progress
+from experiments.training import Training
+from experiments.wikitext.data import LanguageData
+from experiments.wikitext.task import LanguageTask
+from tensormem.audit import require_causal
+
+
+def fit_and_test(
+    task: LanguageTask,
+    data: LanguageData,
+    training: Training,
+    trainer_settings: Mapping[str, Any],
+    folder: Path,
+    name: str,
+    logger: Any,
+    allow_noncausal: bool,
+) -> dict[str, Any]:
+    """Train (from the last checkpoint, if there is one), audit the best weights, and test them once.
+
+    Args:
+        task: the model and how it is trained.
+        data: set up already.
+        training: the settings of the training.
+        trainer_settings: the config's `trainer`.
+        folder: the run's folder.
+        name: starts each line on the console.
+        logger: a Lightning logger, or False.
+        allow_noncausal: let a model that reads the future through to its test.
+
+    Returns:
+        The blocks of the result that come of training and test.
+
+    Raises:
+        KeyboardInterrupt: the run was interrupted; its last checkpoint resumes it.
+        CausalityError: the best weights read the future.
+    """
+    tokens_per_step = data.batch_size * data.window
+    best = BestCheckpoint(folder, "validation/nats")
+    progress = Progress(name, training.steps, tokens_per_step, trainer_settings["log_every"])
+    trainer = pl.Trainer(
+        accelerator=trainer_settings["accelerator"],
+        devices=trainer_settings["devices"],
+        precision=training.precision,  # type: ignore[arg-type]
+        max_steps=training.steps,
+        # One endless epoch: the data has no end, and evaluations come by steps.
+        max_epochs=-1,
+        val_check_interval=training.evaluate_every,
+        num_sanity_val_steps=0,
+        gradient_clip_val=training.clip_norm,
+        log_every_n_steps=trainer_settings["log_every"],
+        # The order matters: an evaluation's best weights are saved before it can stop the run, and a checkpoint
+        # is written before the clock of the step starts.
+        callbacks=[
+            best,
+            EarlyStopping("validation/nats", patience=training.patience, mode="min"),
+            PeriodicCheckpoint(folder, trainer_settings["checkpoint_every"]),
+            progress,
+        ],
+        logger=logger,
+        plugins=[AtomicCheckpointIO()],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=str(folder),
+    )
+    last = folder / LAST
+    if last.exists():
+        print(f"{name}: resuming from {last}", flush=True)
+    try:
+        _fit(trainer, task, data, last)
+        steps = trainer.global_step
+        load_weights(task, folder / BEST)
+        report = task.audit()
+        require_causal(report, name, allow_noncausal)
+        trainer.test(task, datamodule=data, verbose=False)
+        blocks = task.result()
+        nats = min(best.losses)
+        blocks["metrics"].update(
+            validation_nats=nats,
+            validation_perplexity=math.exp(nats),
+            validation_targets=task.validation_targets,
+            best_step=best.best_step,
+        )
+        if logger:
+            logger.experiment.summary.update({"causal": report.passed, **blocks["metrics"]})
+    except BaseException:
+        if logger:
+            wandb.finish(exit_code=1)
+        raise
+    if logger:
+        wandb.finish()
+    return {
+        "causal": report.passed,
+        "audit": {"best": report.as_dict()},
+        "history": {
+            "step": best.steps,
+            "tokens": [step * tokens_per_step for step in best.steps],
+            "validation_nats": best.losses,
+        },
+        "training": {
+            "steps": steps,
+            "tokens": steps * tokens_per_step,
+            "budget_tokens": training.steps * tokens_per_step,
+            "wall_seconds": progress.wall_seconds,
+            "tokens_per_second": progress.tokens_per_second,
+            "stopped_early": steps < training.steps,
+        },
+        **blocks,
+    }
+
+
+def _fit(trainer: pl.Trainer, task: LanguageTask, data: LanguageData, last: Path) -> None:
+    try:
+        trainer.fit(task, datamodule=data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
+    except SystemExit as error:
+        # Lightning turns Ctrl-C into a silent exit.
+        if trainer.interrupted:
+            raise KeyboardInterrupt(f"at step {trainer.global_step}") from error
+        raise
+    if trainer.interrupted:
+        raise KeyboardInterrupt(f"at step {trainer.global_step}")

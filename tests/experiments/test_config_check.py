@@ -1,0 +1,67 @@
+"""Mistaken configs are refused with the key's full path and the nearest valid name."""
+
+import pytest
+
+from experiments.config_check import ConfigError, check_config, check_overrides, parameters_of
+from experiments.train import resolve
+from tests.experiments.composing import composed
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainig.steps=3", r"trainig\.steps is unknown; did you mean training\.steps\?"),
+        ("training.step=3", r"training\.step is unknown; did you mean training\.steps\?"),
+        ("model.network.num_layer=3", r"did you mean model\.network\.num_layers\?"),
+        ("vocabulary=paper", r"vocabulary is unknown; did you mean data\.vocabulary\?"),
+        ("model=language/tensr", r"model=language/tensr: no such choice; did you mean language/tensor\?"),
+        ("model=tensor", r"model=tensor: no such choice; did you mean language/tensor\?"),
+        ("scale=huge", r"scale=huge: no such choice"),
+        ("modle=language/tensor", r"modle is unknown; did you mean model\?"),
+    ],
+)
+def test_an_override_of_what_does_not_exist(override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_overrides([override])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=language/tensor", "scale=cpu", "seed=0,1,2", "training.steps=5"],
+        ["+sweep=wikitext", "model=language/base,language/tensor"],
+        ["+model.network.memory_options.update=pointwise", "model=language/tensor"],
+        ["model.network.memory_grid=[4,4]", "model=language/tensor"],
+        ["hydra.sweep.dir=somewhere", "corpus=synthetic", "data.markov.order=2"],
+    ],
+)
+def test_what_exists_passes(overrides):
+    check_overrides(overrides)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=abc", r"seed='abc'.*integer"),
+        ("seed=1.0", r"seed=1\.0.*integer"),
+        ("seed=-1", r"seed=-1: must not be negative"),
+        ("training.steps=abc", r"training\.steps='abc'.*integer"),
+        ("training.steps=2.0", r"training\.steps=2\.0"),
+        ("training.learning_rate=fast", r"training\.learning_rate='fast'.*number"),
+        ("model.network.dim=wide", r"model\.network\.dim='wide'"),
+        ("model.network.positions=absolute", r"model\.network\.positions='absolute'.*'learned', 'rope' or 'none'"),
+        ("+model.network.num_head=4", r"model\.network\.num_head is unknown; did you mean model\.network\.num_heads\?"),
+        ("+data.windows=4", r"data\.windows is unknown; did you mean data\.window\?"),
+        ("logger.mode=sometimes", r"logger\.mode='sometimes'"),
+        ("trainer.log_every=0", r"trainer\.log_every=0: must be at least 1"),
+        ("trainer.devices=2", r"trainer\.devices=2: a run takes one device"),
+    ],
+)
+def test_a_value_of_the_wrong_kind(override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_config(resolve(composed(override)))
+
+
+def test_what_a_class_passes_on_is_known():
+    known = parameters_of("tensormem.models.language.BaseWideLM")
+    assert {"vocab_size", "memory_grid", "dropout", "attn_dropout", "init", "max_length"} <= set(known)
