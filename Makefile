@@ -51,11 +51,12 @@ figures: $(STAMP) ## draw the WikiText-2 figures into outputs/figures
 dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
 	$(BIN)/python scripts/dashboard.py $(ARGS)
 
+# Two workers with a thread each: more would only wait for one another on the small tensors of the tests.
 test: $(STAMP) ## run the fast tests
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
 
 test-all: $(STAMP) ## run all tests, those that take minutes too
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 lint: $(STAMP) ## check style, format and types
 	$(BIN)/ruff check .

@@ -34,13 +34,19 @@ def scientific_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """What the hash covers, from a resolved config (plain containers, see the module's docstring)."""
     scientific: dict[str, Any] = {"experiment": config["name"], "seed": config["seed"]}
     for name, section in _parts(config).items():
-        defaults = _defaults(section["_target_"])
-        scientific[name] = {
-            key: _canonical(value)
-            for key, value in section.items()
-            if key not in _NOT_SCIENTIFIC.get(name, ()) and not (key in defaults and _equal(defaults[key], value))
-        }
+        kept = {key: value for key, value in section.items() if key not in _NOT_SCIENTIFIC.get(name, ())}
+        scientific[name] = without_defaults(kept)
     return scientific
+
+
+def without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section's keys that differ from the defaults of its `_target_`."""
+    defaults = _defaults(section["_target_"])
+    return {
+        key: _canonical(value)
+        for key, value in section.items()
+        if not (key in defaults and _equal(defaults[key], value))
+    }
 
 
 def effective_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,15 @@ from typing import Any
 from experiments.positions import position_table
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, find_results
+from experiments.runs import without_defaults
 
 BENCHMARKS = ("wikitext", "quickstart")
 SCALES = ("paper", "cpu", "smoke", "tiny")
 # What the results say that were written before a part of the protocol could be chosen.
 PROTOCOL_BEFORE = {"attn_dropout": "matched"}
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
-# Two runs that differ in nothing of these parts of a config, but for these keys, are seeds of one row.
-SCIENTIFIC_PARTS = ("model", "data", "training")
-UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download", "published"})
+# Two runs that differ in no more than these keys of their network, data and training are seeds of one row.
+UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download"})
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,7 @@ def _rows(results: Sequence[Result]) -> tuple[Row, ...]:
     """One row per model and configuration, its seeds pooled; causal first, then `base`, then by name."""
     variants: dict[tuple[str, bool, str], list[Result]] = {}
     for result in results:
-        fingerprint = json.dumps(
-            _settings({part: result["config"].get(part) for part in SCIENTIFIC_PARTS}), sort_keys=True
-        )
+        fingerprint = json.dumps(_settings(_parts(result["config"])), sort_keys=True)
         variants.setdefault((result["model"], result["causal"], fingerprint), []).append(result)
     labels = _labels(variants)
     rows = [_row(labels[key], key[1], members) for key, members in variants.items()]
@@ -207,6 +205,12 @@ def _row(label: str, causal: bool, members: Sequence[Result]) -> Row:
         stopped_early=any(result["training"]["stopped_early"] for result in members),
         results=tuple(members),
     )
+
+
+def _parts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a row, without what is at its default: a key that came later must not part old runs from new ones."""
+    parts = {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
+    return {name: without_defaults(part) for name, part in parts.items()}
 
 
 def _settings(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -22,7 +22,15 @@ _RESULT: dict[str, Any] = {
     "protocol": {"vocabulary": "paper_fixed", "evaluation": "full", "init": "tuned"},
     "published": {},
     "command": "python -m experiments.train experiment=wikitext model=language/base seed=0 scale=cpu",
-    "config": {"seed": 0, "model": {"dim": 128, "num_layers": 4}, "data": {"window": 8}},
+    "config": {
+        "seed": 0,
+        "model": {
+            "name": "base",
+            "network": {"_target_": "tensormem.models.language.BaseLM", "dim": 128, "num_layers": 4},
+        },
+        "data": {"_target_": "experiments.wikitext.data.LanguageData", "window": 8},
+        "training": {"_target_": "experiments.training.Training", "steps": 500, "evaluate_every": 250},
+    },
     "provenance": {
         "git_revision": "f" * 40,
         "git_dirty": False,

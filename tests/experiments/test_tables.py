@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 import statistics
 
 import pytest
@@ -124,14 +125,44 @@ def test_a_run_that_stopped_early_stays_with_its_budget_and_is_marked(make_resul
 
 
 def test_two_configurations_of_a_model_are_not_taken_for_seeds(make_result):
-    small = make_result(config_hash="a", config={"seed": 0, "model": {"dim": 64}, "logger": {"mode": "offline"}})
-    large = make_result(config_hash="b", config={"seed": 0, "model": {"dim": 128}, "logger": {"mode": "online"}})
-    again = make_result(config_hash="c", seed=1, config={"model": {"dim": 128}})
+    small = make_result(config_hash="a", config__model__network__dim=64)
+    large = make_result(config_hash="b")
+    again = make_result(config_hash="c", seed=1, config__seed=1)
     (group,) = group_results([small, large, again])
     assert [(row.model, row.seeds) for row in group.rows] == [
-        ("base (model.dim=128)", (0, 1)),
-        ("base (model.dim=64)", (0,)),
+        ("base (network.dim=128)", (0, 1)),
+        ("base (network.dim=64)", (0,)),
     ]
+
+
+def test_a_key_that_came_later_does_not_part_old_runs_from_new_ones(make_result):
+    before = make_result(config_hash="a")
+    after = make_result(config_hash="b", seed=1)
+    after["config"]["model"]["network"]["attn_dropout"] = "matched"
+    after["config"]["data"]["corpus"] = "wikitext-2"
+    after["protocol"]["attn_dropout"] = "matched"
+    (group,) = group_results([before, after])
+    assert [(row.model, row.seeds) for row in group.rows] == [("base", (0, 1))]
+
+
+@pytest.mark.parametrize("change", [{"state_bytes__window": 16}, {"metrics__test_targets": 700}])
+def test_another_window_or_a_cut_evaluation_is_another_table(make_result, change):
+    assert len(group_results([make_result(), make_result(config_hash="b", **change)])) == 2
+
+
+def test_the_source_of_a_generated_language_is_the_floor(make_result):
+    floor = {"validation_nats": math.log(9.0), "test_nats": math.log(8.0)}
+    runs = [
+        make_result(experiment="quickstart", floor=floor, metrics__test_perplexity=8.5),
+        make_result(model="tensor_depth", causal=False, config_hash="b", floor=floor, metrics__test_perplexity=6.0),
+    ]
+    table = make_table(runs)
+    assert cells(table)[0] == ["the source itself (the floor)", "yes", "", "", "", "", "9.00", "8.00", ""]
+    assert "Below the floor on test: tensor_depth." in table
+    assert "the source itself" in make_table(runs, "latex")
+    last = list(csv.DictReader(io.StringIO(make_table(runs, "csv"))))[-1]
+    assert float(last["test_perplexity"]) == pytest.approx(8.0)
+    assert float(last["validation_perplexity"]) == pytest.approx(9.0)
 
 
 def test_unfinished_runs_are_left_out(make_result):

@@ -148,7 +148,11 @@ def test_max_eval_tokens_cuts_validation_and_test_only(arguments: dict[str, Any]
         ("seed", -1, "seed=-1: must be at least 0"),
         ("num_workers", -1, "num_workers=-1: must be at least 0"),
         ("max_eval_tokens", 1, "max_eval_tokens=1: must be at least 2"),
-        ("vocabulary", "papper", "vocabulary='papper' does not go with corpus=wikitext-2: use one of paper, paper_fixed, standard"),
+        (
+            "vocabulary",
+            "papper",
+            "vocabulary='papper' does not go with corpus=wikitext-2: use one of paper, paper_fixed, standard",
+        ),
         ("evaluation", "papper", "evaluation='papper' is unknown: use one of full, paper"),
     ],
 )
