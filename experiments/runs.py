@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_object
-
 # Keys that change where or how fast a run goes, never what it computes.
 _NOT_SCIENTIFIC = {"data": {"root", "num_workers", "download"}}
 
@@ -133,6 +131,9 @@ def _is_plain(value: Any) -> bool:
 
 def _defaults(target: str) -> dict[str, Any]:
     """Defaults of the keyword arguments that a class passes on to its bases, or of a function."""
+    # Imported here, so that tables can be asked for their help without loading all that a run needs.
+    from hydra.utils import get_object
+
     found: dict[str, Any] = {}
     callable_ = get_object(target)
     candidates = (
