@@ -80,8 +80,8 @@ def plan(benchmark: str, overrides: Sequence[str] = ()) -> list[PlannedRun]:
         ValueError: no such benchmark.
     """
     sweep_file = CONF / "sweep" / f"{benchmark}.yaml"
-    if not sweep_file.exists():
-        known = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
+    known = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml") if (CONF / "experiment" / path.name).exists())
+    if benchmark not in known:
         raise ValueError(f"benchmark {benchmark!r} is unknown; choose one of {', '.join(known)}")
     swept: Any = OmegaConf.select(OmegaConf.load(sweep_file), "hydra.sweeper.params")
     parser = OverridesParser.create()
