@@ -37,7 +37,7 @@ def test_a_planned_run_is_the_one_that_training_does(tmp_path):
 
 
 def test_an_unknown_benchmark_is_named():
-    with pytest.raises(ValueError, match="'wikitxt' is unknown; choose one of quickstart, wikitext$"):
+    with pytest.raises(ValueError, match=r"'wikitxt' is unknown; choose one of quickstart, wikitext$"):
         plan("wikitxt")
 
 
