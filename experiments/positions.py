@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from experiments.tables import Group, Row
 
-# First positions (from 1) of the ranges of the table; each range is four times as long as all before it.
-_STARTS = (1, 2, 4, 16, 64, 256)
+# First positions (from 1) of the ranges of the table; each reaches four times as far as the one before.
+_STARTS = (1, 2, 5, 17, 65, 257, 1025)
 
 
 def pooled(row: Row) -> tuple[list[float], list[int]]:

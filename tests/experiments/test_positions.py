@@ -32,6 +32,6 @@ def test_the_table_marks_what_reads_the_future(make_result):
     leaking = make_result(model="tensor_depth", causal=False, config_hash="00000001", streaming="none")
     table = position_table(group_results([make_result(), leaking]))
     lines = [line for line in table.splitlines() if line.startswith("|")]
-    assert lines[0] == "| test nats per token at position | 1 | 2 to 3 | 4 to 8 |"
-    assert lines[2].startswith("| base | 7.000 | 5.500 | 4.")
+    assert lines[0] == "| test nats per token at position | 1 | 2 to 4 | 5 to 8 |"
+    assert lines[2].startswith("| base | 7.000 | 5.333 | 4.")
     assert lines[3].startswith("| tensor_depth (reads the future) |")
