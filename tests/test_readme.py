@@ -49,7 +49,7 @@ def test_table_commands_run(command, capsys):
         place = words.index("--results")
         words[place + 1] = str(ROOT / "experiments" / "wikitext" / "results")
     assert tables.main(words) == 0
-    assert "tensor_depth" in capsys.readouterr().out
+    assert "tensor" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [command for command in commands() if "experiments.figures" in command])
@@ -80,9 +80,23 @@ def test_python_examples_run():
     assert (whole[:, 37:] - split[1]).abs().max() < 1e-5
 
 
-def test_the_tables_of_the_readmes_are_those_of_the_result_files():
-    expected = tables.make_table(tables.load_results("wikitext"))
+@pytest.mark.parametrize("benchmark", tables.BENCHMARKS)
+def test_the_tables_of_the_readmes_are_those_of_the_result_files(benchmark):
+    expected = tables.make_table(tables.load_results(benchmark))
     rows = [line for line in expected.splitlines() if line.startswith("|")]
+    assert len(rows) > 3
     for readme in READMES:
         text = readme.read_text()
         assert [row for row in rows if row not in text] == [], f"{readme} is out of date: make tables prints the rows"
+
+
+def test_the_losses_by_position_are_those_of_the_result_files(capsys):
+    assert tables.main(["wikitext", "--by-position"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [row for row in rows if row not in READMES[1].read_text()] == []
+
+
+def test_the_pictures_of_the_readmes_are_there():
+    for readme in READMES:
+        for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme.read_text()):
+            assert (readme.parent / picture).is_file(), f"{readme.name}: {picture}"
