@@ -49,7 +49,7 @@ def test_table_commands_run(command, capsys):
         place = words.index("--results")
         words[place + 1] = str(ROOT / "experiments" / "wikitext" / "results")
     assert tables.main(words) == 0
-    assert "tensor" in capsys.readouterr().out
+    assert "tensor_depth" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [command for command in commands() if "experiments.figures" in command])
