@@ -1,4 +1,4 @@
-"""The contract of the memory: splits, flush, size, causality, precision and errors."""
+"""The contract of the memory: splits, flush, size and causality."""
 
 from __future__ import annotations
 
@@ -9,34 +9,20 @@ import torch
 from torch import Tensor
 
 from tensormem.memory import MemoryState, TensorMemory
-from tests.helpers import BFLOAT16, EXACT_FLOAT64, FLOAT32, assert_all_close, assert_close, gradients, randomise
-
-DIM, CHANNELS, BATCH, CHUNK, NUM_TOKENS = 5, 3, 2, 4, 14
-GRID = (3, 2, 4)
-FLOAT_FIELDS = ("h", "c", "buffer", "read")
-
-
-def random_memory(grid: tuple[int, ...] = GRID, chunk: int = CHUNK, **options) -> TensorMemory:
-    memory = TensorMemory(DIM, CHANNELS, grid, chunk, **options).double()
-    randomise(memory, torch.Generator().manual_seed(0))
-    return memory
-
-
-def random_tokens(num_tokens: int = NUM_TOKENS, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(BATCH, num_tokens, DIM, dtype=torch.float64, generator=generator)
-
-
-def random_state(memory: TensorMemory, seed: int = 2) -> MemoryState:
-    """Random volumes, nothing pending: an empty memory would hide what the first read depends on."""
-    generator = torch.Generator().manual_seed(seed)
-    shape = (BATCH, memory.channels, *memory.grid)
-    h, c = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
-    return memory.init_state(BATCH)._replace(h=h, c=c)
-
-
-def fields(state: MemoryState) -> dict[str, Tensor]:
-    return {f"state.{name}": getattr(state, name) for name in FLOAT_FIELDS}
+from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients
+from tests.memory.cases import (
+    BATCH,
+    CHANNELS,
+    CHUNK,
+    DIM,
+    FLOAT_FIELDS,
+    GRID,
+    NUM_TOKENS,
+    fields,
+    random_memory,
+    random_state,
+    random_tokens,
+)
 
 
 def run_in_pieces(memory: TensorMemory, pieces: list[int], with_gradients: bool = True) -> dict[str, Tensor]:
@@ -279,211 +265,3 @@ def test_pending_stays_on_the_cpu():
     with torch.device("meta"):
         _, state = memory(x, start)
     assert state.pending.device.type == "cpu"
-
-
-# --- precision -------------------------------------------------------------------------------------------------------
-
-
-def low_precision_summary_is_exact(memory: TensorMemory) -> None:
-    """A chunk of one token whose summary is the token: exact in bfloat16 where the token is."""
-    with torch.no_grad():
-        memory.summary.weight.copy_(torch.eye(DIM))
-        memory.summary.bias.zero_()
-
-
-def test_autocast_leaves_the_grid_in_float32():
-    memory = random_memory(chunk=1).float()
-    low_precision_summary_is_exact(memory)
-    x = random_tokens().bfloat16().float()
-    _, expected = memory(x)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y, state = memory(x)
-        assert y.dtype == torch.float32
-        y_low, _ = memory(x.bfloat16())
-        assert y_low.dtype == torch.bfloat16
-    assert all(getattr(state, name).dtype == torch.float32 for name in FLOAT_FIELDS)
-    # Nothing but the summary and the output may be rounded: coordinates, content, spread and gates are not.
-    assert_all_close({"h": state.h, "c": state.c}, {"h": expected.h, "c": expected.c}, FLOAT32)
-
-
-def test_a_read_under_autocast_is_that_of_float32():
-    memory = random_memory(chunk=2).float()
-    x = random_tokens(1).float()
-    start = random_state(memory)
-    start = MemoryState(*(value.float() if value.is_floating_point() else value for value in start))
-    _, expected = memory(x, start)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        _, state = memory(x, start)
-    assert_close(state.read, expected.read, "read", FLOAT32)
-
-
-@pytest.mark.parametrize("chunk", [1, 4])
-def test_autocast_is_near_float32(chunk):
-    memory = random_memory(chunk=chunk).float()
-    x = random_tokens().float()
-    y, state = memory(x)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y_low, state_low = memory(x)
-        state_low = memory.flush(state_low)
-    assert all(getattr(state_low, name).dtype == torch.float32 for name in FLOAT_FIELDS)
-    assert_close(y_low, y, "y", BFLOAT16)
-    assert_all_close(fields(state_low), fields(memory.flush(state)), BFLOAT16)
-    y_low.square().sum().backward()
-    assert all(value.grad is None or torch.isfinite(value.grad).all() for value in memory.parameters())
-
-
-def test_float32_is_near_float64():
-    memory = random_memory()
-    x = random_tokens()
-    y, state = memory(x)
-    memory.float()
-    y32, state32 = memory(x.float())
-    assert y32.dtype == torch.float32
-    assert_close(y32, y, "y", FLOAT32)
-    assert_all_close(fields(state32), fields(state), FLOAT32)
-
-
-def test_float64_stays_float64():
-    memory = random_memory()
-    y, state = memory(random_tokens())
-    assert y.dtype == torch.float64
-    assert all(getattr(state, name).dtype == torch.float64 for name in FLOAT_FIELDS)
-
-
-def test_a_bfloat16_module_keeps_a_float32_state():
-    memory = random_memory()
-    x = random_tokens()
-    y, state = memory(x)
-    memory.bfloat16()
-    y_low, state_low = memory(x.bfloat16())
-    assert y_low.dtype == torch.bfloat16
-    assert all(getattr(state_low, name).dtype == torch.float32 for name in FLOAT_FIELDS)
-    assert_close(y_low, y, "y", BFLOAT16)
-    assert_all_close(fields(memory.flush(state_low)), fields(memory.flush(state)), BFLOAT16)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        (None, torch.float32),
-        (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32),
-        (torch.float64, torch.float64),
-    ],
-)
-def test_init_state_is_never_below_float32(dtype, expected):
-    state = TensorMemory(DIM, CHANNELS, GRID, CHUNK).init_state(BATCH, dtype=dtype)
-    assert all(getattr(state, name).dtype == expected for name in FLOAT_FIELDS)
-
-
-def test_a_float64_state_serves_a_float32_module():
-    memory = random_memory().float()
-    x = random_tokens()
-    y, state = memory(x.float(), memory.init_state(BATCH, dtype=torch.float64))
-    assert y.dtype == torch.float32
-    assert state.h.dtype == torch.float64
-    assert_close(y, memory.double()(x)[0], "y", FLOAT32)
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"grid": (4, 1, 4)}, r"grid=\(4, 1, 4\).*at least 2"),
-        ({"grid": (4, -3)}, r"grid=\(4, -3\).*at least 2"),
-        ({"grid": ()}, r"grid=\(\).*at least one axis"),
-        ({"dim": 0}, r"dim=0 .*at least 1"),
-        ({"channels": 0}, r"channels=0 .*at least 1"),
-        ({"chunk": 0}, r"chunk=0 .*at least 1"),
-        ({"chunk": -2}, r"chunk=-2 .*at least 1"),
-        ({"sigma_scale": 0.0}, r"sigma_scale=0\.0"),
-        ({"sigma_scale": float("nan")}, r"sigma_scale=nan"),
-        ({"write": "soft"}, r"write='soft' is unknown.*gaussian.*hard"),
-        ({"coordinates": "tied"}, r"coordinates='tied' is unknown.*shared.*separate"),
-        ({"update": "dense"}, r"update='dense' is unknown.*factorised.*pointwise"),
-    ],
-    ids=str,
-)
-def test_a_bad_argument_is_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        TensorMemory(**({"dim": DIM, "channels": CHANNELS, "grid": GRID, "chunk": CHUNK} | options))
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("shape", [(BATCH, 6, DIM + 1), (6, DIM), (BATCH, 1, 6, DIM)], ids=str)
-def test_tokens_of_a_wrong_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"x has shape") as raised:
-        TensorMemory(DIM, CHANNELS, GRID, CHUNK)(torch.zeros(shape))
-    assert str(shape) in str(raised.value)
-    assert str(DIM) in str(raised.value)
-
-
-def test_a_state_of_another_batch_size_is_refused():
-    memory = random_memory()
-    with pytest.raises(ValueError, match=r"state\.h has shape \(3, 3, 3, 2, 4\).*\(2, 3, 3, 2, 4\).*init_state\(2\)"):
-        memory(random_tokens(), memory.init_state(BATCH + 1))
-
-
-@pytest.mark.parametrize(
-    ("field", "other"),
-    [
-        ("h", {"grid": (3, 4, 2)}),
-        ("h", {"grid": (3, 8)}),
-        ("buffer", {"chunk": CHUNK + 1}),
-    ],
-)
-def test_a_state_of_another_memory_is_refused(field, other):
-    with pytest.raises(ValueError, match=rf"state\.{field} has shape .* need"):
-        random_memory()(random_tokens(), random_memory(**other).init_state(BATCH))
-
-
-@pytest.mark.parametrize("field", FLOAT_FIELDS)
-def test_a_state_on_another_device_is_refused(field):
-    memory = random_memory()
-    state = memory.init_state(BATCH)
-    state = state._replace(**{field: getattr(state, field).to("meta")})
-    with pytest.raises(ValueError, match=rf"state\.{field} is on meta, but x is on cpu"):
-        memory(random_tokens(), state)
-
-
-@pytest.mark.parametrize("field", FLOAT_FIELDS)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
-def test_a_state_of_another_dtype_is_refused(field, dtype):
-    memory = random_memory()
-    state = memory.init_state(BATCH)
-    state = state._replace(**{field: getattr(state, field).to(dtype)})
-    with pytest.raises(ValueError, match=rf"state\.{field} is {dtype}.*float32 or float64"):
-        memory(random_tokens(), state)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_coordinates_that_are_not_finite_are_an_error_where_checked(bad):
-    memory = random_memory(check_finite=True)
-    x = random_tokens()
-    memory(x)
-    x[1, 4, 2] = bad
-    if bad == float("inf"):
-        # An infinite sum is squashed to +-1; infinity of both signs has no sum.
-        x[1, 4, 3] = -bad * torch.sign(memory.coordinate.weight[0, 2] * memory.coordinate.weight[0, 3]).item()
-    with pytest.raises(FloatingPointError, match=r"read_coordinates is not finite.*\(1, 1, 0\)"):
-        memory(x)
-    # A token that is not a chunk's first reaches the write alone.
-    x = random_tokens()
-    x[0, 9, 1] = float("nan")
-    with pytest.raises(FloatingPointError, match=r"write_coordinates is not finite.*\(0, 2, 0\)"):
-        memory(x)
-
-
-@pytest.mark.parametrize("write", ["gaussian", "hard"])
-def test_without_the_check_what_is_not_finite_passes_through(write):
-    # No exception that depends on the device: on CUDA an index out of range would end the process's use of it.
-    memory = random_memory(write=write)
-    x = random_tokens()
-    x[1, 4, 2] = float("nan")
-    y, _ = memory(x, random_state(memory))
-    assert not torch.isfinite(y[1, 4:]).all()
-    assert torch.isfinite(y[0]).all(), "a batch element is not spoiled by another"
-    assert torch.isfinite(y[1, :4]).all()
