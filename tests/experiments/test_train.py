@@ -61,6 +61,37 @@ def test_every_model_runs_to_a_result(model, data_root, tmp_path):
     assert total / 699 == pytest.approx(stored["metrics"]["test_nats"], rel=1e-12)
 
 
+# One step of one short window, whatever the config's own sizes.
+SHORT = [
+    "training.steps=1",
+    "training.evaluate_every=1",
+    "training.warmup_steps=0",
+    "data.batch_size=1",
+    "data.window=32",
+    "data.max_eval_tokens=100",
+    "logger.mode=disabled",
+]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        *(f"corpus={corpus}" for corpus in choices("corpus")),
+        *(f"scale={scale}" for scale in choices("scale")),
+        *(f"experiment={experiment}" for experiment in choices("experiment")),
+        *(f"+sweep={sweep}" for sweep in choices("sweep")),
+    ],
+)
+def test_every_shipped_choice_runs_to_a_result(choice, data_root, tmp_path):
+    # The quickstart has a scale of its own; the rest is tried at the smallest, but for the scales themselves.
+    scale = [] if choice.startswith(("scale=", "experiment=quickstart")) else ["scale=smoke"]
+    config = composed(choice, *scale, *SHORT, f"data.root={data_root}", f"runs.root={tmp_path}")
+    result = train.run(config)
+    assert result["training"]["steps"] == 1
+    assert result["metrics"]["test_targets"] == 99
+    assert read_result(folder_of(config) / train.RESULT)["protocol"]["corpus"] == config.data.corpus
+
+
 def test_a_model_that_reads_the_future_is_refused_before_any_work(tmp_path):
     config = tiny(tmp_path / "no-data-here", tmp_path / "runs", "model=language/tensor_depth")
     with pytest.raises(CausalityError, match=r"tensor_depth reads the future.*allow_noncausal=true"):
