@@ -2,8 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
 import jaxtyping
 import pytest
@@ -12,6 +15,16 @@ import pytest
 if "tensormem" in sys.modules:
     raise RuntimeError("tensormem was imported before tests/conftest.py, so its annotations would not be checked")
 jaxtyping.install_import_hook("tensormem", "beartype.beartype")
+
+
+class _LoadedAsIs(MetaPathFinder):
+    """What torch.compile traces is loaded without the hook, whose checks it can't trace."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path) if name == "tensormem.memory.kernels_traced" else None
+
+
+sys.meta_path.insert(0, _LoadedAsIs())
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Component a of a coordinate addresses grid axis a; -1 and +1 are the centres of 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -34,20 +35,22 @@ def corners(
     Returns:
         Flat indices into the V grid points (last axis fastest), and the weights, which sum to 1.
     """
-    index = torch.zeros_like(coordinates[..., :1], dtype=torch.long)
-    weight = torch.ones_like(coordinates[..., :1])
-    for axis, num_points in enumerate(grid):
-        position = (coordinates[..., axis : axis + 1] + 1) * ((num_points - 1) / 2)
-        inside = (position > 0) & (position < num_points - 1)
-        # Explicit, because releases of torch differ in clamp's gradient at the border itself.
-        position = torch.where(inside, position, position.detach().clamp(0, num_points - 1))
-        # NaN makes no index: it must reach the weights, and only them.
-        lower = position.detach().nan_to_num().floor().clamp(0, num_points - 2)
-        upper_weight = position - lower
-        lower_index = lower.long()
-        index = torch.cat([index * num_points + lower_index, index * num_points + lower_index + 1], dim=-1)
-        weight = torch.cat([weight * (1 - upper_weight), weight * upper_weight], dim=-1)
-    return index, weight
+    last = torch.tensor([num_points - 1 for num_points in grid], device=coordinates.device, dtype=coordinates.dtype)
+    position = (coordinates + 1) * (last / 2)
+    inside = (position > 0) & (position < last)
+    # Explicit, because releases of torch differ in clamp's gradient at the border itself.
+    position = torch.where(inside, position, torch.minimum(position.detach().clamp(min=0), last))
+    # NaN makes no index: it must reach the weights, and only them.
+    lower = torch.minimum(position.detach().nan_to_num().floor(), last - 1)
+    upper_weight = position - lower
+    both = torch.stack([1 - upper_weight, upper_weight], dim=-1)
+    weight = both[..., 0, :]
+    for axis in range(1, len(grid)):
+        weight = (weight.unsqueeze(-1) * both[..., axis, None, :]).flatten(-2)
+    strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
+    offsets = [sum(corner) for corner in itertools.product(*[(0, stride) for stride in strides])]
+    first = (lower.long() * torch.tensor(strides, device=lower.device)).sum(-1, keepdim=True)
+    return first + torch.tensor(offsets, device=lower.device), weight
 
 
 def gather(
@@ -98,10 +101,17 @@ def hard_weights(coordinates: Float[Tensor, "*batch n"], grid: Sequence[int]) ->
     """
     index = torch.zeros_like(coordinates[..., 0], dtype=torch.long)
     for axis, num_points in enumerate(grid):
-        position = (coordinates[..., axis].detach() + 1) * ((num_points - 1) / 2)
-        index = index * num_points + position.nan_to_num().round().clamp(0, num_points - 1).long()
+        sizes = torch.tensor(num_points, device=coordinates.device)
+        index = index * num_points + nearest(coordinates[..., axis], sizes)
     flat = torch.nn.functional.one_hot(index, math.prod(grid)).to(coordinates.dtype)
     return flat.reshape(*index.shape, *grid)
+
+
+def nearest(coordinates: Float[Tensor, "*batch"], num_points: Int[Tensor, "..."]) -> Int[Tensor, "*batch"]:
+    """The point of an axis nearest to each coordinate, given the axis's number of points; no gradient."""
+    last = (num_points - 1).to(coordinates.dtype)
+    position = (coordinates.detach() + 1) * (last / 2)
+    return torch.minimum(position.nan_to_num().round().clamp(min=0), last).long()
 
 
 def _along_axis(values: Tensor, axis: int, num_axes: int) -> list[int]:

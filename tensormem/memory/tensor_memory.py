@@ -15,10 +15,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tensormem.memory import scan
+from tensormem.memory.fused import SavingKind, fused
+from tensormem.memory.kernels import KernelKind
+from tensormem.memory.scan import ScanInputs, WriteKind, reference
 from tensormem.memory.update import GridUpdate, UpdateKind
 
 CoordinatesKind = Literal["shared", "separate"]
+ScanKind = Literal["auto", "fused", "reference"]
 
 
 class MemoryState(NamedTuple):
@@ -59,6 +62,11 @@ class TensorMemory(nn.Module):
         write: ``gaussian``, or ``hard`` (the nearest grid point alone; an ablation).
         coordinates: ``shared``, one head for reads and writes, or ``separate`` (an ablation).
         update: ``factorised``, or ``pointwise`` (no convolution; an ablation).
+        scan: ``reference``, the textbook loop, or ``fused``, the same function several times faster, whose gradients
+            have no derivatives; ``auto`` is ``fused``.
+        saving: what the fused scan keeps for its backward pass: ``full``, ``light``, ``checkpoint``, in the order
+            of memory and speed, or ``auto`` by size.
+        kernels: the fused scan's: ``compiled``, ``eager``, or ``auto``: compiled where it pays and a compiler is found.
         check_finite: raise where a coordinate is not finite (reads the device at each call; for debugging).
 
     Raises:
@@ -73,9 +81,12 @@ class TensorMemory(nn.Module):
         chunk: int = 16,
         *,
         sigma_scale: float = 1.0,
-        write: scan.WriteKind = "gaussian",
+        write: WriteKind = "gaussian",
         coordinates: CoordinatesKind = "shared",
         update: UpdateKind = "factorised",
+        scan: ScanKind = "auto",
+        saving: SavingKind = "auto",
+        kernels: KernelKind = "auto",
         check_finite: bool = False,
     ) -> None:
         super().__init__()
@@ -87,8 +98,11 @@ class TensorMemory(nn.Module):
         if not (math.isfinite(sigma_scale) and sigma_scale > 0):
             raise ValueError(f"sigma_scale={sigma_scale} must be positive and finite")
         for name, choice, kind in (
-            ("write", write, scan.WriteKind),
+            ("write", write, WriteKind),
             ("coordinates", coordinates, CoordinatesKind),
+            ("scan", scan, ScanKind),
+            ("saving", saving, SavingKind),
+            ("kernels", kernels, KernelKind),
         ):
             if choice not in get_args(kind):
                 raise ValueError(f"{name}={choice!r} is unknown; choose one of {get_args(kind)}")
@@ -98,6 +112,9 @@ class TensorMemory(nn.Module):
         self.chunk = chunk
         self.sigma_scale = sigma_scale
         self.write = write
+        self.scan = scan
+        self.saving = saving
+        self.kernels = kernels
         self.check_finite = check_finite
 
         num_axes = len(self.grid)
@@ -153,9 +170,10 @@ class TensorMemory(nn.Module):
             raise ValueError(f"x has shape {tuple(x.shape)}; this memory takes (batch, tokens, {self.dim})")
         if state is None:
             state = self.init_state(x.shape[0], device=x.device)
+            pending = 0
         else:
             self._check_state(state, x)
-        pending = int(state.pending)
+            pending = int(state.pending)
         tokens = torch.cat([state.buffer[:, :pending], x.to(state.buffer.dtype)], dim=1)
         num_writes, rest = divmod(tokens.shape[1], self.chunk)
 
@@ -212,7 +230,7 @@ class TensorMemory(nn.Module):
         with torch.autocast(tokens.device.type, enabled=False):
             query, summary = query.to(h.dtype), summary.to(h.dtype)
             write_head = self.coordinate if self.write_coordinate is None else self.write_coordinate
-            inputs = scan.ScanInputs(
+            inputs = ScanInputs(
                 read_coordinates=torch.tanh(_linear(self.coordinate, query)),
                 write_coordinates=torch.tanh(_linear(write_head, summary)),
                 content=_linear(self.content, summary),
@@ -220,7 +238,9 @@ class TensorMemory(nn.Module):
             )
             if self.check_finite:
                 _require_finite(inputs)
-            return scan.reference(inputs, h, c, self.update, self.write)
+            if self.scan == "reference":
+                return reference(inputs, h, c, self.update, self.write)
+            return fused(inputs, h, c, self.update, self.write, self.saving, self.kernels)
 
     def _check_state(self, state: MemoryState, x: Tensor) -> None:
         volume = (x.shape[0], self.channels, *self.grid)
@@ -248,7 +268,7 @@ def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
     return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
 
 
-def _require_finite(inputs: scan.ScanInputs) -> None:
+def _require_finite(inputs: ScanInputs) -> None:
     for name in ("read_coordinates", "write_coordinates"):
         finite = torch.isfinite(getattr(inputs, name))
         if not bool(finite.all()):

@@ -1,0 +1,321 @@
+"""The loop of the fused scan as an operator of PyTorch, so that a compiled model takes it whole and doesn't unroll it.
+
+Legend: B batch, S steps (chunks written), R chunks read (S or S + 1), C channels, n grid axes, N_a points along
+axis a, V points in all, Q = 2^n corners of a read. Volumes are channels-last: (B, *grid, C).
+"""
+
+# No `from __future__ import annotations` here: custom_op derives its schema from the annotations, as types.
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tensormem.memory.kernels import Kernels, kernels
+
+
+class _Steps(NamedTuple):
+    """What the steps take beside the state; the lists have one entry a step."""
+
+    factors: Sequence[Tensor]
+    bias_volume: Tensor
+    taps: Tensor | None
+    weight: Tensor
+    bias: Tensor
+    corners: Sequence[tuple[Tensor, Tensor]]
+    run: Kernels
+
+
+class _Volumes(NamedTuple):
+    """What some steps in a row go through: the state before each, its gates, and tanh of its new c.
+
+    Each list is used in turn: a list shorter than the steps keeps what the last of them left.
+    """
+
+    h: Sequence[Tensor]
+    c: Sequence[Tensor]
+    gates: Sequence[Tensor]
+    squashed_c: Sequence[Tensor]
+
+
+@torch.library.custom_op("tensormem::recurrence", mutates_args=())
+def recurrence(
+    h: Tensor,
+    c: Tensor,
+    factors: Tensor,
+    bias_volume: Tensor,
+    taps: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    index: Tensor,
+    corner_weight: Tensor,
+    saving: str,
+    compiled: bool,
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    """All steps: every chunk reads the state that its predecessors left, then writes.
+
+    Args:
+        h, c: the volumes before the first step.
+        factors: (S, B, N_1 + ... + N_n, C); the outer product of a step's is its mixed write volume.
+        bias_volume: (*grid, 2C), the response of the depthwise stack to nothing.
+        taps: (n, 3, C) of the hidden half; None where nothing is mixed.
+        weight, bias: (4C, 2C) and (4C,), the pointwise map.
+        index, corner_weight: (R, B, Q), the corners of each read and their weights.
+        saving: none, full, light or checkpoint.
+        compiled: whether the kernels are compiled.
+
+    Returns:
+        (R, B, C) what was read, the last h and c, and what the backward pass needs.
+    """
+    with torch.no_grad():
+        steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled)
+        num_steps = len(steps.factors)
+        history = [h.new_empty(shape) for shape in _history_shapes(saving, num_steps, h)]
+        kept = _Volumes(*_quarters(history)) if saving == "full" else _Volumes(*_halves(history), [], [])
+        volumes = _volumes(h, min(2, num_steps)) if saving in ("none", "checkpoint") else kept
+        if not volumes.gates:
+            volumes = _Volumes(volumes.h, volumes.c, *_volumes(h, min(1, num_steps))[2:])
+
+        def keep(step: int, h: Tensor, c: Tensor) -> None:
+            block, rest = divmod(step, _block_length(saving, num_steps))
+            if saving == "checkpoint" and not rest:
+                kept.h[block].copy_(h)
+                kept.c[block].copy_(c)
+
+        last = torch.empty_like(h), torch.empty_like(c)
+        first = (volumes.h[0], volumes.c[0]) if num_steps else last
+        first[0].copy_(h)
+        first[1].copy_(c)
+        reads = _advance(steps, volumes, range(num_steps), last, keep)
+        if len(steps.corners) > num_steps:
+            rows, weights = steps.corners[-1]
+            reads.append((weights.unsqueeze(-1) * _corner_values(last[0], rows)).sum(1))
+        return torch.stack(reads) if reads else h.new_zeros(0, h.shape[0], h.shape[-1]), *last, history
+
+
+@recurrence.register_fake
+def _(h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled):  # type: ignore[no-untyped-def]
+    reads = h.new_empty(index.shape[0], h.shape[0], h.shape[-1])
+    history = [h.new_empty(shape) for shape in _history_shapes(saving, factors.shape[0], h)]
+    return reads, torch.empty_like(h), torch.empty_like(c), history
+
+
+@torch.library.custom_op("tensormem::recurrence_backward", mutates_args=())
+def recurrence_backward(
+    grad_reads: Tensor,
+    grad_h: Tensor,
+    grad_c: Tensor,
+    last_h: Tensor,
+    history: list[Tensor],
+    factors: Tensor,
+    bias_volume: Tensor,
+    taps: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    index: Tensor,
+    corner_weight: Tensor,
+    saving: str,
+    compiled: bool,
+) -> list[Tensor]:
+    """Gradients of h, c, the factors, the bias volume, the weight, the bias, the corners' weights and the taps."""
+    with torch.no_grad():
+        steps = _steps(last_h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled)
+        num_steps = len(steps.factors)
+        grad_corner_weight = torch.empty_like(corner_weight, memory_format=torch.contiguous_format)
+        grad_factors = torch.empty_like(factors, memory_format=torch.contiguous_format)
+        grad_h, grad_c = (grad.clone(memory_format=torch.contiguous_format) for grad in (grad_h, grad_c))
+        grad_weight = torch.zeros_like(weight)
+        grad_taps = None if taps is None else torch.zeros_like(taps)
+        # Summed over the batch and the steps: by linearity it gives the gradients of both biases at the end.
+        total_pre = weight.new_zeros(*last_h.shape[1:-1], weight.shape[0])
+        if len(steps.corners) > num_steps:
+            rows, weights = steps.corners[-1]
+            grad_read = grad_reads[-1].unsqueeze(1)
+            grad_corner_weight[-1] = (_corner_values(last_h, rows) * grad_read).sum(-1)
+            _rows_of(grad_h).index_add_(0, rows, (weights.unsqueeze(-1) * grad_read).flatten(0, 1))
+        for block, volumes in _blocks_backwards(steps, history, saving, last_h):
+            for step in reversed(block):
+                steps.run.step_backward(
+                    (grad_h, grad_c, grad_reads[step]),
+                    tuple(values[step - block.start] for values in volumes),
+                    steps.factors[step],
+                    steps.bias_volume,
+                    steps.taps,
+                    steps.weight,
+                    steps.corners[step],
+                    (grad_factors[step], grad_corner_weight[step]),
+                    (grad_weight, total_pre, grad_taps),
+                )
+        grads = [grad_h, grad_c, grad_factors, total_pre @ weight, grad_weight, _rows_of(total_pre).sum(0)]
+        return [*grads, grad_corner_weight, weight.new_empty(0) if grad_taps is None else grad_taps]
+
+
+@recurrence_backward.register_fake
+def _(  # type: ignore[no-untyped-def]
+    grad_reads, grad_h, grad_c, last_h, history, factors, bias_volume, taps, weight, bias, index, corner_weight, *rest
+):
+    like = [last_h, last_h, factors, bias_volume, weight, bias, corner_weight]
+    like.append(weight.new_empty(0) if taps is None else taps)
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in like]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+    _, _, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled = inputs
+    _, last_h, _, history = output
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*history)
+    ctx.saving, ctx.compiled = saving, compiled
+    ctx.save_for_backward(last_h, bias_volume, taps, weight, bias, index, corner_weight, factors, *history)
+
+
+def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history: Any) -> tuple[Any, ...]:
+    del grad_history
+    last_h, bias_volume, taps, weight, bias, index, corner_weight, factors, *history = ctx.saved_tensors
+    if grad_reads is None:
+        grad_reads = last_h.new_zeros(index.shape[0], last_h.shape[0], last_h.shape[-1])
+    grad_h, grad_c = (torch.zeros_like(last_h) if grad is None else grad for grad in (grad_h, grad_c))
+    shared = factors, bias_volume, taps, weight, bias, index, corner_weight
+    *grads, grad_corner_weight, grad_taps = recurrence_backward(
+        grad_reads.contiguous(), grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.compiled
+    )
+    grad_h, grad_c, grad_factors, grad_bias_volume, grad_weight, grad_bias = grads
+    if taps is None:
+        grad_taps = None
+    grads = [grad_h, grad_c, grad_factors, grad_bias_volume, grad_taps, grad_weight, grad_bias]
+    return *grads, None, grad_corner_weight, None, None
+
+
+recurrence.register_autograd(_backward, setup_context=_setup)
+
+
+def _no_second_derivative(ctx: Any, *grads: Any) -> None:
+    raise RuntimeError("the fused scan has no second derivative: take TensorMemory(scan='reference')")
+
+
+recurrence_backward.register_autograd(_no_second_derivative)
+
+
+def _steps(
+    h: Tensor,
+    factors: Tensor,
+    bias_volume: Tensor,
+    taps: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    index: Tensor,
+    corner_weight: Tensor,
+    compiled: bool,
+) -> _Steps:
+    # Where the corners (R, B, Q) lie among the rows of a volume.
+    first = torch.arange(h.shape[0], device=h.device) * h[0, ..., 0].numel()
+    rows = (index + first.unsqueeze(-1)).flatten(1)
+    # Detached, because kernels compiled for a tensor that requires a gradient are compiled anew for one that doesn't.
+    factors, bias_volume, weight, bias = (tensor.detach() for tensor in (factors, bias_volume, weight, bias))
+    return _Steps(
+        factors=factors.unbind(0),
+        bias_volume=bias_volume,
+        taps=None if taps is None else taps.detach(),
+        weight=weight,
+        bias=bias,
+        corners=list(zip(rows.unbind(0), corner_weight.detach().unbind(0), strict=True)),
+        run=kernels(compiled, h),
+    )
+
+
+def _advance(
+    steps: _Steps,
+    volumes: _Volumes,
+    block: range,
+    last: tuple[Tensor, Tensor],
+    keep: Callable[[int, Tensor, Tensor], None] = lambda step, h, c: None,
+) -> list[Tensor]:
+    """Run the steps of the block from the state that lies first in the volumes; the state after them goes to last.
+
+    Returns:
+        What each step read, (B, C).
+    """
+    num_h, num_gates = len(volumes.h), len(volumes.gates)
+    reads = []
+    for place, step in enumerate(block):
+        h, c = volumes.h[place % num_h], volumes.c[place % num_h]
+        keep(step, h, c)
+        after = (place + 1) % num_h
+        next_h, next_c = last if step == block[-1] else (volumes.h[after], volumes.c[after])
+        gates, squashed_c = volumes.gates[place % num_gates], volumes.squashed_c[place % num_gates]
+        reads.append(h.new_empty(h.shape[0], h.shape[-1]))
+        steps.run.step(
+            (h, c),
+            steps.factors[step],
+            steps.bias_volume,
+            steps.taps,
+            steps.weight,
+            steps.bias,
+            steps.corners[step],
+            (next_h, next_c, gates, squashed_c, reads[-1]),
+        )
+    return reads
+
+
+def _blocks_backwards(
+    steps: _Steps, history: Sequence[Tensor], saving: str, like: Tensor
+) -> Iterator[tuple[range, _Volumes]]:
+    """Blocks of steps with all that they went through, the last block first: as kept, or run again."""
+    num_steps = len(steps.factors)
+    if saving == "full":
+        yield range(num_steps), _Volumes(*_quarters(history))
+        return
+    kept_h, kept_c = _halves(history)
+    length = _block_length(saving, num_steps)
+    spare = _volumes(like, length)
+    for start in reversed(range(0, num_steps, length)):
+        block = range(start, min(start + length, num_steps))
+        first = start // length
+        volumes = spare._replace(h=[kept_h[first], *spare.h[1:]], c=[kept_c[first], *spare.c[1:]])
+        # The state after the block is not needed again.
+        _advance(steps, volumes, block, (spare.h[0], spare.c[0]))
+        yield block, volumes
+
+
+def _block_length(saving: str, num_steps: int) -> int:
+    """Steps from one state that is kept to the next."""
+    return max(1, math.isqrt(num_steps)) if saving == "checkpoint" else 1
+
+
+def _history_shapes(saving: str, num_steps: int, h: Tensor) -> list[list[int]]:
+    """Shapes of what is kept: all h, all c and, with ``full``, all gates and all tanh of the new c.
+
+    One tensor each, because the allocator gives big ones back to the system and gets them anew, page by page.
+    """
+    if saving == "none":
+        return []
+    num_kept = len(range(0, num_steps, _block_length(saving, num_steps)))
+    widths = (1, 1, 4, 1) if saving == "full" else (1, 1)
+    return [[*h.shape[:-1], width * h.shape[-1]] for width in widths for _ in range(num_kept)]
+
+
+def _halves(history: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    half = len(history) // 2
+    return history[:half], history[half:]
+
+
+def _quarters(history: Sequence[Tensor]) -> tuple[Sequence[Tensor], ...]:
+    return tuple(part for half in _halves(history) for part in _halves(half))
+
+
+def _volumes(h: Tensor, count: int) -> _Volumes:
+    """Uninitialised volumes for so many steps."""
+    return _Volumes(
+        *([h.new_empty(*h.shape[:-1], width * h.shape[-1]) for _ in range(count)] for width in (1, 1, 4, 1))
+    )
+
+
+def _rows_of(volume: Tensor) -> Tensor:
+    """A volume as a matrix (B * V, channels)."""
+    return volume.view(-1, volume.shape[-1])
+
+
+def _corner_values(h: Tensor, rows: Tensor) -> Tensor:
+    """(B, Q, C) of the rows (B * Q)."""
+    return _rows_of(h).index_select(0, rows).view(h.shape[0], -1, h.shape[-1])
