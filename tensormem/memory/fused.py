@@ -95,8 +95,8 @@ def _write_factors(inputs: ScanInputs, update: GridUpdate, write: WriteKind, gri
         padded = F.pad(factor, (0, 0, 1, 1))
         taps = taps * torch.stack([before, torch.ones_like(before), after]).unsqueeze(-1)
         factor = padded[..., :-2, :] * taps[0] + factor * taps[1] + padded[..., 2:, :] * taps[2]
-    first = (axis_of == 0).unsqueeze(-1)
-    return factor * torch.where(first, content, 1.0)
+    first, *rest = factor.expand(*factor.shape[:-1], content.shape[-1]).split(list(grid), dim=2)
+    return torch.cat([content * first, *rest], dim=2)
 
 
 def _hidden_half(update: GridUpdate, grid: Sequence[int], channels: int, like: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -16,6 +16,13 @@ from torch import Tensor
 from tensormem.memory.kernels import Kernels, kernels
 
 
+# Most bytes to one tensor of what is kept; glibc's allocator keeps what is below 32 MiB.
+HISTORY_BYTES = 2**24
+
+# Of h, c, gates and tanh of the new c, in channels.
+_WIDTHS = (1, 1, 4, 1)
+
+
 class _Steps(NamedTuple):
     """What the steps take beside the state; the lists have one entry a step."""
 
@@ -73,7 +80,7 @@ def recurrence(
         steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled)
         num_steps = len(steps.factors)
         history = [h.new_empty(shape) for shape in _history_shapes(saving, num_steps, h)]
-        kept = _Volumes(*_quarters(history)) if saving == "full" else _Volumes(*_halves(history), [], [])
+        kept = _by_step(history, saving, num_steps)
         volumes = _volumes(h, min(2, num_steps)) if saving in ("none", "checkpoint") else kept
         if not volumes.gates:
             volumes = _Volumes(volumes.h, volumes.c, *_volumes(h, min(1, num_steps))[2:])
@@ -263,16 +270,16 @@ def _blocks_backwards(
 ) -> Iterator[tuple[range, _Volumes]]:
     """Blocks of steps with all that they went through, the last block first: as kept, or run again."""
     num_steps = len(steps.factors)
+    kept = _by_step(history, saving, num_steps)
     if saving == "full":
-        yield range(num_steps), _Volumes(*_quarters(history))
+        yield range(num_steps), kept
         return
-    kept_h, kept_c = _halves(history)
     length = _block_length(saving, num_steps)
     spare = _volumes(like, length)
     for start in reversed(range(0, num_steps, length)):
         block = range(start, min(start + length, num_steps))
         first = start // length
-        volumes = spare._replace(h=[kept_h[first], *spare.h[1:]], c=[kept_c[first], *spare.c[1:]])
+        volumes = spare._replace(h=[kept.h[first], *spare.h[1:]], c=[kept.c[first], *spare.c[1:]])
         # The state after the block is not needed again.
         _advance(steps, volumes, block, (spare.h[0], spare.c[0]))
         yield block, volumes
@@ -283,32 +290,36 @@ def _block_length(saving: str, num_steps: int) -> int:
     return max(1, math.isqrt(num_steps)) if saving == "checkpoint" else 1
 
 
+def _num_kept(saving: str, num_steps: int) -> int:
+    """How many states are kept."""
+    return 0 if saving == "none" else len(range(0, num_steps, _block_length(saving, num_steps)))
+
+
 def _history_shapes(saving: str, num_steps: int, h: Tensor) -> list[list[int]]:
     """Shapes of what is kept: all h, all c and, with ``full``, all gates and all tanh of the new c.
 
-    One tensor each, because the allocator gives big ones back to the system and gets them anew, page by page.
+    Many steps to a tensor, because an operator's results cost time each, but only as many as the allocator keeps for
+    the next call: what is bigger goes back to the system and comes anew, page by page.
     """
-    if saving == "none":
-        return []
-    num_kept = len(range(0, num_steps, _block_length(saving, num_steps)))
-    widths = (1, 1, 4, 1) if saving == "full" else (1, 1)
-    return [[*h.shape[:-1], width * h.shape[-1]] for width in widths for _ in range(num_kept)]
+    shapes = []
+    num_kept = _num_kept(saving, num_steps)
+    for width in _WIDTHS if saving == "full" else _WIDTHS[:2]:
+        most = max(1, HISTORY_BYTES // max(1, width * h.numel() * h.element_size()))
+        for start in range(0, num_kept, most):
+            shapes.append([min(most, num_kept - start), *h.shape[:-1], width * h.shape[-1]])
+    return shapes
 
 
-def _halves(history: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    half = len(history) // 2
-    return history[:half], history[half:]
-
-
-def _quarters(history: Sequence[Tensor]) -> tuple[Sequence[Tensor], ...]:
-    return tuple(part for half in _halves(history) for part in _halves(half))
+def _by_step(history: Sequence[Tensor], saving: str, num_steps: int) -> _Volumes:
+    """What is kept, one entry a step; no gates but with ``full``."""
+    volumes = [volume for several in history for volume in several.unbind(0)]
+    num_kept = _num_kept(saving, num_steps)
+    return _Volumes(*(volumes[part * num_kept : (part + 1) * num_kept] for part in range(len(_WIDTHS))))
 
 
 def _volumes(h: Tensor, count: int) -> _Volumes:
     """Uninitialised volumes for so many steps."""
-    return _Volumes(
-        *([h.new_empty(*h.shape[:-1], width * h.shape[-1]) for _ in range(count)] for width in (1, 1, 4, 1))
-    )
+    return _Volumes(*([h.new_empty(*h.shape[:-1], width * h.shape[-1]) for _ in range(count)] for width in _WIDTHS))
 
 
 def _rows_of(volume: Tensor) -> Tensor:

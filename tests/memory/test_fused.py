@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormem.memory import TensorMemory, fused, kernels
+from tensormem.memory import TensorMemory, fused, kernels, recurrence
 from tensormem.memory.scan import ScanInputs, reference
 from tensormem.memory.update import GridUpdate
 from tests.helpers import FLOAT32, assert_all_close, gradients, randomise
@@ -124,23 +124,28 @@ def test_a_second_derivative_is_refused():
 
 def test_without_gradients_nothing_is_kept(monkeypatch):
     kept = []
-    recurrence = fused.recurrence
 
     def spy(*args):
-        *outputs, history = recurrence(*args)
-        kept.append(len(history))
+        *outputs, history = recurrence.recurrence(*args)
+        kept.append(sum(tensor.numel() for tensor in history) / case.h.numel())
         return *outputs, history
 
-    monkeypatch.setattr(fused, "recurrence", spy)
     case = Case((3, 2), num_steps=9)
+    monkeypatch.setattr(fused, "recurrence", spy)
     for saving in SAVINGS:
         case.run(fused.fused, saving=saving)
     with torch.no_grad():
         fused.fused(case.inputs, case.h, case.c, case.update)
     case.update.requires_grad_(False)
     fused.fused(ScanInputs(*(tensor.detach() for tensor in case.inputs)), case.h.detach(), case.c.detach(), case.update)
-    # h, c, gates, tanh c of 9 steps; h and c of 9 steps; h and c of every third; nothing.
-    assert kept == [36, 18, 6, 0, 0]
+    # In volumes: h, c, four gates and tanh c of 9 steps; h and c of 9 steps; h and c of every third; nothing.
+    assert kept == [63, 18, 6, 0, 0]
+
+
+def test_what_is_kept_is_cut_into_pieces_that_the_allocator_reuses(monkeypatch):
+    monkeypatch.setattr(recurrence, "HISTORY_BYTES", 1000)
+    for saving in SAVINGS:
+        assert_parity(Case((3, 2, 4), 9, 10), EXACT, saving=saving, kernel_kind="eager")
 
 
 @pytest.mark.parametrize(("steps", "saving"), [(10, "full"), (300, "light"), (1000, "checkpoint")])
