@@ -15,7 +15,6 @@ from torch import Tensor
 
 from tensormem.memory.kernels import Kernels, kernels
 
-
 # Most bytes to one tensor of what is kept; glibc's allocator keeps what is below 32 MiB.
 HISTORY_BYTES = 2**24
 
