@@ -47,6 +47,7 @@ from experiments.training import Training
 from experiments.wikitext.corpus import CorpusMismatchError
 from experiments.wikitext.task import LanguageTask
 from tensormem.audit import CausalityError
+from tensormem.runtime import keep_freed_memory
 
 RESULT = "result.json"
 # What a user can mend: shown as one message, without a traceback. (A ConfigError, a ResultError are ValueErrors, a data
@@ -170,6 +171,7 @@ def _device(accelerator: str) -> str:
 @hydra.main(version_base="1.3", config_path="../conf", config_name="config")
 def main(config: DictConfig) -> None:
     """Hydra's entry point."""
+    keep_freed_memory()
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     # Lightning's advice on workers and sessions does not apply: the data is made in memory, in microseconds.
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")

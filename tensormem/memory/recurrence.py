@@ -6,20 +6,14 @@ axis a, V points in all, Q = 2^n corners of a read. Volumes are channels-last: (
 
 # No `from __future__ import annotations` here: custom_op derives its schema from the annotations, as types.
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from tensormem.memory.history import Volumes, block_length, by_step, history_shapes, new_volumes
 from tensormem.memory.kernels import Kernels, kernels
-
-# Most bytes to one tensor of what is kept; glibc's allocator keeps what is below 32 MiB.
-HISTORY_BYTES = 2**24
-
-# Of h, c, gates and tanh of the new c, in channels.
-_WIDTHS = (1, 1, 4, 1)
 
 
 class _Steps(NamedTuple):
@@ -32,18 +26,6 @@ class _Steps(NamedTuple):
     bias: Tensor
     corners: Sequence[tuple[Tensor, Tensor]]
     run: Kernels
-
-
-class _Volumes(NamedTuple):
-    """What some steps in a row go through: the state before each, its gates, and tanh of its new c.
-
-    Each list is used in turn: a list shorter than the steps keeps what the last of them left.
-    """
-
-    h: Sequence[Tensor]
-    c: Sequence[Tensor]
-    gates: Sequence[Tensor]
-    squashed_c: Sequence[Tensor]
 
 
 @torch.library.custom_op("tensormem::recurrence", mutates_args=())
@@ -78,14 +60,14 @@ def recurrence(
     with torch.no_grad():
         steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled)
         num_steps = len(steps.factors)
-        history = [h.new_empty(shape) for shape in _history_shapes(saving, num_steps, h)]
-        kept = _by_step(history, saving, num_steps)
-        volumes = _volumes(h, min(2, num_steps)) if saving in ("none", "checkpoint") else kept
+        history = [h.new_empty(shape) for shape in history_shapes(saving, num_steps, h)]
+        kept = by_step(history, saving, num_steps)
+        volumes = new_volumes(h, min(2, num_steps)) if saving in ("none", "checkpoint") else kept
         if not volumes.gates:
-            volumes = _Volumes(volumes.h, volumes.c, *_volumes(h, min(1, num_steps))[2:])
+            volumes = Volumes(volumes.h, volumes.c, *new_volumes(h, min(1, num_steps))[2:])
 
         def keep(step: int, h: Tensor, c: Tensor) -> None:
-            block, rest = divmod(step, _block_length(saving, num_steps))
+            block, rest = divmod(step, block_length(saving, num_steps))
             if saving == "checkpoint" and not rest:
                 kept.h[block].copy_(h)
                 kept.c[block].copy_(c)
@@ -104,7 +86,7 @@ def recurrence(
 @recurrence.register_fake
 def _(h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled):  # type: ignore[no-untyped-def]
     reads = h.new_empty(index.shape[0], h.shape[0], h.shape[-1])
-    history = [h.new_empty(shape) for shape in _history_shapes(saving, factors.shape[0], h)]
+    history = [h.new_empty(shape) for shape in history_shapes(saving, factors.shape[0], h)]
     return reads, torch.empty_like(h), torch.empty_like(c), history
 
 
@@ -232,7 +214,7 @@ def _steps(
 
 def _advance(
     steps: _Steps,
-    volumes: _Volumes,
+    volumes: Volumes,
     block: range,
     last: tuple[Tensor, Tensor],
     keep: Callable[[int, Tensor, Tensor], None] = lambda step, h, c: None,
@@ -266,15 +248,15 @@ def _advance(
 
 def _blocks_backwards(
     steps: _Steps, history: Sequence[Tensor], saving: str, like: Tensor
-) -> Iterator[tuple[range, _Volumes]]:
+) -> Iterator[tuple[range, Volumes]]:
     """Blocks of steps with all that they went through, the last block first: as kept, or run again."""
     num_steps = len(steps.factors)
-    kept = _by_step(history, saving, num_steps)
+    kept = by_step(history, saving, num_steps)
     if saving == "full":
         yield range(num_steps), kept
         return
-    length = _block_length(saving, num_steps)
-    spare = _volumes(like, length)
+    length = block_length(saving, num_steps)
+    spare = new_volumes(like, length)
     for start in reversed(range(0, num_steps, length)):
         block = range(start, min(start + length, num_steps))
         first = start // length
@@ -282,43 +264,6 @@ def _blocks_backwards(
         # The state after the block is not needed again.
         _advance(steps, volumes, block, (spare.h[0], spare.c[0]))
         yield block, volumes
-
-
-def _block_length(saving: str, num_steps: int) -> int:
-    """Steps from one state that is kept to the next."""
-    return max(1, math.isqrt(num_steps)) if saving == "checkpoint" else 1
-
-
-def _num_kept(saving: str, num_steps: int) -> int:
-    """How many states are kept."""
-    return 0 if saving == "none" else len(range(0, num_steps, _block_length(saving, num_steps)))
-
-
-def _history_shapes(saving: str, num_steps: int, h: Tensor) -> list[list[int]]:
-    """Shapes of what is kept: all h, all c and, with ``full``, all gates and all tanh of the new c.
-
-    Many steps to a tensor, because an operator's results cost time each, but only as many as the allocator keeps for
-    the next call: what is bigger goes back to the system and comes anew, page by page.
-    """
-    shapes = []
-    num_kept = _num_kept(saving, num_steps)
-    for width in _WIDTHS if saving == "full" else _WIDTHS[:2]:
-        most = max(1, HISTORY_BYTES // max(1, width * h.numel() * h.element_size()))
-        for start in range(0, num_kept, most):
-            shapes.append([min(most, num_kept - start), *h.shape[:-1], width * h.shape[-1]])
-    return shapes
-
-
-def _by_step(history: Sequence[Tensor], saving: str, num_steps: int) -> _Volumes:
-    """What is kept, one entry a step; no gates but with ``full``."""
-    volumes = [volume for several in history for volume in several.unbind(0)]
-    num_kept = _num_kept(saving, num_steps)
-    return _Volumes(*(volumes[part * num_kept : (part + 1) * num_kept] for part in range(len(_WIDTHS))))
-
-
-def _volumes(h: Tensor, count: int) -> _Volumes:
-    """Uninitialised volumes for so many steps."""
-    return _Volumes(*([h.new_empty(*h.shape[:-1], width * h.shape[-1]) for _ in range(count)] for width in _WIDTHS))
 
 
 def _rows_of(volume: Tensor) -> Tensor:

@@ -238,3 +238,23 @@ def test_a_default_that_changed_since_is_refused(data_root, tmp_path):
     path.write_text(json.dumps(effective))
     with pytest.raises(ConfigChangedError, match=r"network\.mlp_ratio=3\.0, which is 4\.0 now"):
         train.run(config)
+
+
+@pytest.mark.slow
+def test_the_fused_scan_trains_as_the_reference_does(data_root, tmp_path):
+    losses = []
+    for scan in ("reference", "fused"):
+        overrides = ["model=language/tensor", "scale=cpu", "model.network.dropout=0", "logger.mode=disabled"]
+        overrides += [
+            "training.steps=50",
+            "training.evaluate_every=1",
+            "training.warmup_steps=10",
+            "training.patience=50",
+        ]
+        overrides += ["data.max_eval_tokens=512", f"+model.network.memory_options.scan={scan}"]
+        result = train.run(composed(*overrides, f"data.root={data_root}", f"runs.root={tmp_path}"))
+        losses.append(result["history"]["validation_nats"])
+    assert len(losses[0]) == 50
+    # It learns: a loss that never moves would agree as well.
+    assert losses[0][-1] < losses[0][0] - 1
+    assert losses[1] == pytest.approx(losses[0], abs=1e-3)

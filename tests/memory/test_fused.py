@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormem.memory import TensorMemory, fused, kernels, recurrence
+from tensormem.memory import TensorMemory, fused, history, kernels, recurrence
 from tensormem.memory.scan import ScanInputs, reference
 from tensormem.memory.update import GridUpdate
 from tests.helpers import FLOAT32, assert_all_close, gradients, randomise
@@ -126,9 +126,9 @@ def test_without_gradients_nothing_is_kept(monkeypatch):
     kept = []
 
     def spy(*args):
-        *outputs, history = recurrence.recurrence(*args)
-        kept.append(sum(tensor.numel() for tensor in history) / case.h.numel())
-        return *outputs, history
+        *outputs, kept_volumes = recurrence.recurrence(*args)
+        kept.append(sum(tensor.numel() for tensor in kept_volumes) / case.h.numel())
+        return *outputs, kept_volumes
 
     case = Case((3, 2), num_steps=9)
     monkeypatch.setattr(fused, "recurrence", spy)
@@ -143,7 +143,7 @@ def test_without_gradients_nothing_is_kept(monkeypatch):
 
 
 def test_what_is_kept_is_cut_into_pieces_that_the_allocator_reuses(monkeypatch):
-    monkeypatch.setattr(recurrence, "HISTORY_BYTES", 1000)
+    monkeypatch.setattr(history, "HISTORY_BYTES", 1000)
     for saving in SAVINGS:
         assert_parity(Case((3, 2, 4), 9, 10), EXACT, saving=saving, kernel_kind="eager")
 
