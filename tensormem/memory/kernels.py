@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from tensormem.memory import kernels_eager, kernels_traced
 
@@ -35,8 +36,8 @@ class Kernels(NamedTuple):
 
     Both take: ``factors``, for each axis (B, N_a, C), whose outer product is the mixed write volume; ``bias_volume``
     (*grid, 2C), the response of the depthwise stack to nothing; ``taps`` (n, 3, C) of the hidden half, None where
-    nothing is mixed; ``weight`` (4C, 2C) and ``bias`` (4C,) of the pointwise map; ``corners``, the rows (B * Q) and
-    the weights (B, Q) of what is read.
+    nothing is mixed; ``weight`` (4C, 2C) and ``bias`` (4C,) of the pointwise map; ``corners``, the rows and the weights
+    (B, Q) of what is read.
 
     Attributes:
         step: ``(state, factors, bias_volume, taps, weight, bias, corners, out)``. From h and c (B, *grid, C), into
@@ -88,22 +89,63 @@ def compiler_found(device_type: str) -> bool:
 def kernels(compiled: bool, h: Tensor) -> Kernels:
     """The kernels for volumes like h (B, *grid, C)."""
     if compiled:
-        return _compiled(h.shape[1:], h.dtype, h.device.type)
+        return _compiled(h.shape[1:], h.dtype, h.device.type, h.shape[0] > 1, torch.get_num_threads())
     return Kernels(kernels_eager.step, kernels_eager.step_backward)
 
 
 @functools.cache
-def _compiled(shape: torch.Size, dtype: torch.dtype, device_type: str) -> Kernels:
-    """Compiled for each shape of a volume, whatever the number of steps; a second batch size makes it symbolic."""
+def _compiled(shape: torch.Size, dtype: torch.dtype, device_type: str, many: bool, threads: int) -> Kernels:
+    """Compiled once for each of these, whatever the number of steps and, from two on, of sequences."""
     # The compiler's own tanh is good on a GPU, and the rational one is for float32 alone.
     fast = dtype == torch.float32 and device_type == "cpu"
     tanh = kernels_traced.rational_tanh if fast else torch.tanh
-    label = "_".join([*map(str, shape), str(dtype).removeprefix("torch."), device_type])
-    return Kernels(_compile(kernels_traced.step, label, (tanh,)), _compile(kernels_traced.step_backward, label))
+    label = "_".join([*map(str, shape), str(dtype).removeprefix("torch."), device_type, str(many), str(threads)])
+    return Kernels(
+        step=_Compiled(kernels_traced.step, label, many, taps=3, batched=(0, 1, 6, 7), defaults=(tanh,)),
+        step_backward=_Compiled(kernels_traced.step_backward, label, many, taps=4, batched=(0, 1, 2, 6, 7)),
+    )
 
 
-def _compile(function: Callable[..., None], label: str, defaults: tuple[Any, ...] = ()) -> Callable[..., None]:
-    # torch.compile counts recompilations per code object and past a limit gives up: every shape gets its own.
-    code = function.__code__.replace(co_name=f"{function.__name__}_{label}")
-    own = types.FunctionType(code, function.__globals__, function.__name__, defaults)
-    return torch.compile(own, fullgraph=True)
+class _Compiled:
+    """A kernel that is compiled at its first call, once with taps and once without.
+
+    ``torch.compile`` would check at every call what its code takes for granted, compile it anew for tensors that lie
+    elsewhere in their storage, and give up after some such times. What it checks is the key of ``_compiled``.
+
+    Args:
+        function: of ``kernels_traced``.
+        label: names what it is compiled for.
+        many: whether there are sequences to count; their number is then symbolic.
+        taps: which argument they are.
+        batched: the arguments whose tensors have the batch first.
+        defaults: of the function's last parameters.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        label: str,
+        many: bool,
+        taps: int,
+        batched: tuple[int, ...],
+        defaults: tuple[Any, ...] = (),
+    ) -> None:
+        self.function, self.label, self.many = function, label, many
+        self.taps, self.batched, self.defaults = taps, batched, defaults
+        self.by_taps: dict[bool, Callable[..., None]] = {}
+
+    def __call__(self, *args: Any) -> None:
+        mixes = args[self.taps] is not None
+        if mixes not in self.by_taps:
+            self.by_taps[mixes] = self._compile(f"{self.label}_{mixes}")
+            if self.many:
+                for tensor in tree_leaves([args[place] for place in self.batched]):
+                    torch._dynamo.mark_dynamic(tensor, 0)
+        self.by_taps[mixes](*args)
+
+    def _compile(self, label: str) -> Callable[..., None]:
+        # Dynamo keeps what it compiled with the code object: each label has its own.
+        code = self.function.__code__.replace(co_name=f"{self.function.__name__}_{label}")
+        own = types.FunctionType(code, self.function.__globals__, self.function.__name__, self.defaults)
+        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
+        return torch.compile(own, fullgraph=True, options=options)

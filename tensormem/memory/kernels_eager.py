@@ -77,7 +77,7 @@ def step_backward(
     torch.bmm(_at(h, rows), grad_read.unsqueeze(2), out=out_corner_weight.unsqueeze(2))
     # No row occurs twice: the corners of a read differ, and every element of the batch has rows of its own.
     read = (corner_weight.unsqueeze(-1) * grad_read.unsqueeze(1)).flatten(0, 1)
-    grad_h.view(-1, grad_h.shape[-1]).index_add_(0, rows, read)
+    grad_h.view(-1, grad_h.shape[-1]).index_add_(0, rows.flatten(), read)
 
 
 def _mix(h: Tensor, factors: Tensor, bias_volume: Tensor, taps: Tensor | None) -> Tensor:
@@ -161,5 +161,5 @@ def _shifted_sum(x: Tensor, taps: Tensor, axis: int, centre: Tensor) -> Tensor:
 
 
 def _at(volume: Tensor, rows: Tensor) -> Tensor:
-    """(B, Q, C) of the rows (B * Q) of a volume."""
-    return volume.view(-1, volume.shape[-1]).index_select(0, rows).view(volume.shape[0], -1, volume.shape[-1])
+    """The rows (B, Q) of a volume, (B, Q, C)."""
+    return volume.view(-1, volume.shape[-1])[rows]

@@ -86,7 +86,7 @@ def step_backward(
         total_taps.add_(grad_taps)
     grad_h.copy_(new_grad_h)
     # No row occurs twice: the corners of a read differ, and every element of the batch has rows of its own.
-    read = (corner_weight.unsqueeze(-1) * grad_read.unsqueeze(1)).flatten(0, 1)
+    read = corner_weight.unsqueeze(-1) * grad_read.unsqueeze(1)
     flat_h = grad_h.view(-1, grad_h.shape[-1])
     flat_h[rows] = flat_h[rows] + read
 
@@ -143,8 +143,8 @@ def _mix_backward(
 
 
 def _at(volume: Tensor, rows: Tensor) -> Tensor:
-    """(B, Q, C) of the rows (B * Q) of a volume."""
-    return volume.view(-1, volume.shape[-1])[rows].view(volume.shape[0], -1, volume.shape[-1])
+    """The rows (B, Q) of a volume, (B, Q, C)."""
+    return volume.view(-1, volume.shape[-1])[rows]
 
 
 def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:

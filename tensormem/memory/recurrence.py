@@ -122,7 +122,7 @@ def recurrence_backward(
             rows, weights = steps.corners[-1]
             grad_read = grad_reads[-1].unsqueeze(1)
             grad_corner_weight[-1] = (_corner_values(last_h, rows) * grad_read).sum(-1)
-            _rows_of(grad_h).index_add_(0, rows, (weights.unsqueeze(-1) * grad_read).flatten(0, 1))
+            _rows_of(grad_h).index_add_(0, rows.flatten(), (weights.unsqueeze(-1) * grad_read).flatten(0, 1))
         for block, volumes in _blocks_backwards(steps, history, saving, last_h):
             for step in reversed(block):
                 steps.run.step_backward(
@@ -198,7 +198,7 @@ def _steps(
 ) -> _Steps:
     # Where the corners (R, B, Q) lie among the rows of a volume.
     first = torch.arange(h.shape[0], device=h.device) * h[0, ..., 0].numel()
-    rows = (index + first.unsqueeze(-1)).flatten(1)
+    rows = index + first.unsqueeze(-1)
     # Detached, because kernels compiled for a tensor that requires a gradient are compiled anew for one that doesn't.
     factors, bias_volume, weight, bias = (tensor.detach() for tensor in (factors, bias_volume, weight, bias))
     return _Steps(
@@ -272,5 +272,5 @@ def _rows_of(volume: Tensor) -> Tensor:
 
 
 def _corner_values(h: Tensor, rows: Tensor) -> Tensor:
-    """(B, Q, C) of the rows (B * Q)."""
-    return _rows_of(h).index_select(0, rows).view(h.shape[0], -1, h.shape[-1])
+    """The rows (B, Q) of a volume, (B, Q, C)."""
+    return _rows_of(h)[rows]
