@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart reproduce-wikitext tables figures dashboard test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext tables figures dashboard benchmark-scan test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
@@ -17,7 +17,7 @@ help: ## show this page
 	@echo
 	@echo "Variables:"
 	@echo "  PYTHON=$(PYTHON)       interpreter that makes .venv (3.11 or later)"
-	@echo "  ARGS='...'           handed on by reproduce-wikitext, tables, figures and dashboard"
+	@echo "  ARGS='...'           handed on by quickstart, reproduce-wikitext, tables, figures, dashboard, benchmark-scan"
 	@echo "                       e.g. make reproduce-wikitext ARGS='scale=smoke'"
 	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
 	@echo "Environment:"
@@ -50,6 +50,10 @@ figures: $(STAMP) ## draw the WikiText-2 figures into outputs/figures
 
 dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
 	$(BIN)/python scripts/dashboard.py $(ARGS)
+
+benchmark-scan: $(STAMP) ## measure the scan on this machine against the textbook loop, then a training step
+	$(BIN)/python scripts/benchmark_scan.py $(ARGS)
+	$(BIN)/python scripts/benchmark_training.py
 
 # Two workers with a thread each: more would only wait for one another on the small tensors of the tests.
 test: $(STAMP) ## run the fast tests

@@ -1,0 +1,274 @@
+"""How fast the scan is on this machine, against the textbook loop in the same process; a table and benchmark.json.
+
+python scripts/benchmark_scan.py --output outputs/scan
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from experiments.provenance import collect_provenance
+from experiments.timing import gemm_rate, interleaved
+from tensormem.layers.attention import CausalAttention
+from tensormem.layers.block import Block, GatedFusion
+from tensormem.memory import TensorMemory
+from tensormem.memory.fused import fused
+from tensormem.memory.kernels import compiler_found
+from tensormem.memory.scan import ScanInputs, reference
+from tensormem.memory.update import GridUpdate
+from tensormem.runtime import keep_freed_memory
+
+
+class Shape(NamedTuple):
+    """A scan's sizes: B sequences, S steps, C channels, points along each axis."""
+
+    batch: int
+    steps: int
+    channels: int
+    grid: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.batch}, {self.steps}, {self.channels}, {'x'.join(map(str, self.grid))}"
+
+    @property
+    def gemm_flops(self) -> float:
+        """Of the pointwise map: the product itself and the two of its backward pass."""
+        rows = self.batch * torch.Size(self.grid).numel()
+        return 3 * 2.0 * self.steps * rows * (2 * self.channels) * (4 * self.channels)
+
+
+SHAPES = {
+    "language 8": Shape(8, 32, 32, (8, 8, 8)),
+    "language 32": Shape(32, 32, 32, (8, 8, 8)),
+    "image small": Shape(32, 4, 16, (4, 4, 4)),
+    "image base": Shape(32, 4, 32, (6, 6, 6)),
+    "video": Shape(4, 200, 64, (8, 8, 8)),
+    "diagnostics": Shape(128, 54, 16, (6, 6, 6)),
+    "WikiText-2 cpu": Shape(4, 16, 16, (6, 6, 6)),
+}
+# The block that the memory joins: the paper's language model.
+DIM, HEADS, TOKENS, CHUNK, BLOCK_BATCH = 384, 8, 512, 16, 8
+MIB = 2**20
+
+
+class AsPublished(GridUpdate):
+    """The update as the paper's formulation has it: each depthwise convolution a grouped convolution."""
+
+    def mix(self, volume: Tensor) -> Tensor:
+        """One grouped convolution per axis; the axes before and after it are folded away."""
+        batch, channels, *grid = volume.shape
+        for axis in range(self.num_axes):
+            moved = volume.movedim(2 + axis, -1)
+            rows = moved.movedim(1, -2).reshape(-1, channels, grid[axis])
+            mixed = F.conv1d(rows, self.taps[axis].unsqueeze(1), self.taps_bias[axis], padding=1, groups=channels)
+            others = [size for other, size in enumerate(grid) if other != axis]
+            volume = mixed.reshape(batch, *others, channels, grid[axis]).movedim(-2, 1).movedim(-1, 2 + axis)
+        return volume
+
+
+Scan = Callable[["Inputs"], tuple[Tensor, ...]]
+
+
+class Inputs(NamedTuple):
+    """Random inputs of a scan, all of which have gradients."""
+
+    scan: ScanInputs
+    h: Tensor
+    c: Tensor
+    update: GridUpdate
+    as_published: AsPublished
+
+
+def inputs_of(shape: Shape) -> Inputs:
+    """The same for every path; nothing saturates."""
+    torch.manual_seed(0)
+    batch, steps, channels, grid = shape
+    scan = ScanInputs(
+        read_coordinates=torch.tanh(torch.randn(batch, steps, len(grid))),
+        write_coordinates=torch.tanh(torch.randn(batch, steps, len(grid))),
+        content=torch.randn(batch, steps, channels),
+        sigma=torch.rand(batch, steps, 1) + 0.3,
+    )
+    update, as_published = GridUpdate(channels, len(grid)), AsPublished(channels, len(grid))
+    with torch.no_grad():
+        update.taps.add_(0.1 * torch.randn_like(update.taps))
+    for name, parameter in update.named_parameters():
+        setattr(as_published, name, parameter)
+    h, c = (0.3 * torch.randn(batch, channels, *grid) for _ in range(2))
+    for tensor in (*scan, h, c):
+        tensor.requires_grad_()
+    return Inputs(scan, h, c, update, as_published)
+
+
+def _fused(saving: str, kernel_kind: str) -> Scan:
+    def run(x: Inputs) -> tuple[Tensor, ...]:
+        return fused(x.scan, x.h, x.c, x.update, saving=saving, kernel_kind=kernel_kind)  # type: ignore[arg-type]
+
+    return run
+
+
+def paths() -> dict[str, Scan]:
+    """What is compared, by name; compiled paths only where there is a compiler."""
+    found: dict[str, Scan] = {
+        "reference": lambda x: reference(x.scan, x.h, x.c, x.update),
+        "as published": lambda x: reference(x.scan, x.h, x.c, x.as_published),
+        "eager, full": _fused("full", "eager"),
+    }
+    if compiler_found("cpu"):
+        for saving in ("full", "light", "checkpoint"):
+            found[f"compiled, {saving}"] = _fused(saving, "compiled")
+    return found
+
+
+def seconds_of(run: Scan, x: Inputs) -> tuple[float, float]:
+    """Seconds of the forward pass, and of forward and backward."""
+    start = time.perf_counter()
+    loss = torch.stack([output.square().sum() for output in run(x)]).sum()
+    middle = time.perf_counter()
+    torch.autograd.grad(loss, [*x.scan, x.h, x.c, *x.update.parameters()])
+    return middle - start, time.perf_counter() - start
+
+
+def measure_shape(shape: Shape, rounds: int, gemm_rate: float) -> dict[str, dict[str, float]]:
+    """For each path: milliseconds, ratios to the reference, share of the machine's GEMM rate, peak memory."""
+    x = inputs_of(shape)
+    tasks = {name: (lambda run=run: seconds_of(run, x)) for name, run in paths().items()}
+    rows = {}
+    for name, values in interleaved(tasks, rounds).items():
+        forward, total = (statistics.median(value[part] for value in values) for part in (0, 1))
+        rows[name] = {"forward_ms": 1e3 * forward, "total_ms": 1e3 * total}
+        rows[name]["gemm_share"] = shape.gemm_flops / total / gemm_rate
+    for row in rows.values():
+        for part in ("forward", "total"):
+            row[f"{part}_ratio"] = rows["reference"][f"{part}_ms"] / row[f"{part}_ms"]
+    return rows
+
+
+def measure_block(rounds: int) -> dict[str, float]:
+    """Milliseconds of a standard block, and of the memory that joins it, forward and backward."""
+    torch.manual_seed(0)
+    x = torch.randn(BLOCK_BATCH, TOKENS, DIM, requires_grad=True)
+    block = Block(DIM, CausalAttention(DIM, HEADS))
+    fusion = GatedFusion(DIM)
+    memories = {name: TensorMemory(DIM, chunk=CHUNK, scan=name) for name in ("reference", "fused")}
+
+    def timed(forward: Callable[[], Tensor]) -> float:
+        start = time.perf_counter()
+        forward().square().sum().backward()
+        return time.perf_counter() - start
+
+    tasks: dict[str, Callable[[], float]] = {"block": lambda: timed(lambda: block(x)[0])}
+    for name, memory in memories.items():
+        tasks[f"memory, {name}"] = lambda memory=memory: timed(lambda: fusion(x, memory, None)[0])
+    return {name: 1e3 * statistics.median(values) for name, values in interleaved(tasks, rounds).items()}
+
+
+def peak_mib(shape_name: str, path: str) -> float:
+    """Peak memory of forward and backward over what the process holds before, in a process of its own, in MiB."""
+    command = [sys.executable, __file__, "--peak-of", shape_name, path]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_peak(shape_name: str, path: str) -> None:
+    """What ``peak_mib`` runs."""
+    shape = SHAPES[shape_name]
+    run = paths()[path]
+    # Compilers and thread pools first: they aren't the scan's.
+    seconds_of(run, inputs_of(shape._replace(steps=2)))
+    x = inputs_of(shape)
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory("VmRSS")
+    seconds_of(run, x)
+    print((_memory("VmHWM") - before) / MIB)
+
+
+def _memory(key: str) -> int:
+    """Bytes, as Linux counts them for this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return 1024 * int(line.split()[1])
+    raise RuntimeError(f"/proc/self/status has no {key}")
+
+
+def table(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    hardware = results["provenance"]["hardware"]
+    lines = [
+        f"{hardware['name']}, {hardware['threads']} threads, float32; a large GEMM runs at "
+        f"{results['gemm_gflops']:.0f} GFLOP/s.",
+        "",
+        "| shape (B, S, C, grid) | path | forward ms | ratio | forward + backward ms | ratio | share of GEMM rate | "
+        "peak MiB |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, entry in results["shapes"].items():
+        for path, row in entry["paths"].items():
+            peak = f"{row['peak_mib']:,.0f}" if "peak_mib" in row else ""
+            lines.append(
+                f"| {name}: {entry['shape']} | {path} | {row['forward_ms']:,.1f} | {row['forward_ratio']:.1f}x | "
+                f"{row['total_ms']:,.1f} | {row['total_ratio']:.1f}x | {row['gemm_share']:.0%} | {peak} |"
+            )
+    block = results["block"]
+    lines += [
+        "",
+        f"Beside a standard block (d {DIM}, {TOKENS} tokens, batch {BLOCK_BATCH}; {block['block']:,.0f} ms forward and "
+        "backward) the memory (C 32, 8x8x8, K 16) costs "
+        f"{block['memory, reference'] / block['block']:.2f} of it with the reference scan and "
+        f"{block['memory, fused'] / block['block']:.2f} with the fused one.",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Benchmark of the scan against the textbook loop.")
+    parser.add_argument("--output", type=Path, default=Path("outputs/scan"), help="folder for benchmark.json")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each path")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="some of: " + ", ".join(SHAPES))
+    parser.add_argument("--peak-of", nargs=2, metavar=("SHAPE", "PATH"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.peak_of:
+        print_peak(*options.peak_of)
+        return 0
+    keep_freed_memory()
+    chosen = options.shapes.split(",")
+    unknown = [name for name in chosen if name not in SHAPES]
+    if unknown or options.rounds < 1:
+        print(f"error: --shapes {unknown} unknown, or --rounds {options.rounds} below 1", file=sys.stderr)
+        return 2
+    options.output.mkdir(parents=True, exist_ok=True)
+    target = options.output / "benchmark.json"
+    rate = gemm_rate()
+    results: dict[str, Any] = {"provenance": collect_provenance(), "gemm_gflops": rate / 1e9}
+    print("the memory beside its block ...", file=sys.stderr, flush=True)
+    results |= {"block": measure_block(options.rounds), "shapes": {}}
+    for name in chosen:
+        print(f"{name} ({SHAPES[name]}) ...", file=sys.stderr, flush=True)
+        rows = measure_shape(SHAPES[name], options.rounds, rate)
+        if sys.platform == "linux":
+            for path, row in rows.items():
+                row["peak_mib"] = peak_mib(name, path)
+        results["shapes"][name] = {"shape": str(SHAPES[name]), "paths": rows}
+        # After every shape: what is measured is not lost with the rest.
+        target.write_text(json.dumps(results, indent=2) + "\n")
+    print(table(results))
+    print(f"written to {target}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The benchmark of the scan runs, compares like with like, and its README shows its file."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from tensormem.memory.scan import reference
+from tests.helpers import EXACT_FLOAT64, assert_close
+
+ROOT = Path(__file__).resolve().parents[2]
+SCAN = ROOT / "experiments" / "scan"
+
+
+@pytest.fixture
+def benchmark():
+    """The script's names; it is no module of a package."""
+    return runpy.run_path(str(ROOT / "scripts" / "benchmark_scan.py"))
+
+
+def test_it_prints_a_table_and_writes_its_file(benchmark, tmp_path, capsys):
+    shape = benchmark["Shape"](2, 3, 2, (3, 2))
+    rows = benchmark["measure_shape"](shape, rounds=1, gemm_rate=1e9)
+    assert {"reference", "as published", "eager, full"} <= set(rows)
+    assert rows["reference"]["total_ratio"] == 1
+    results = {
+        "provenance": {"hardware": {"name": "a machine", "threads": 1}},
+        "gemm_gflops": 1.0,
+        "shapes": {"tiny": {"shape": str(shape), "paths": rows}},
+        "block": {"block": 2.0, "memory, reference": 4.0, "memory, fused": 1.0},
+    }
+    assert "| tiny: 2, 3, 2, 3x2 | reference |" in benchmark["table"](results)
+    assert benchmark["main"](["--shapes", "sideways"]) == 2
+    assert "sideways" in capsys.readouterr().err
+
+
+def test_the_published_formulation_is_the_same_function(benchmark):
+    torch.manual_seed(0)
+    x = benchmark["inputs_of"](benchmark["Shape"](2, 3, 2, (3, 2, 4)))
+    with torch.no_grad():
+        x.update.double(), x.as_published.double()
+        scan = type(x.scan)(*(tensor.double() for tensor in x.scan))
+        for actual, expected in zip(
+            reference(scan, x.h.double(), x.c.double(), x.as_published),
+            reference(scan, x.h.double(), x.c.double(), x.update),
+            strict=True,
+        ):
+            assert_close(actual, expected, "as published", EXACT_FLOAT64)
+
+
+def test_the_readme_shows_the_table_of_record(benchmark):
+    results = json.loads((SCAN / "benchmark" / "benchmark.json").read_text())
+    readme = (SCAN / "README.md").read_text()
+    missing = [line for line in benchmark["table"](results).splitlines() if line not in readme]
+    assert missing == []
