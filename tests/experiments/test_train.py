@@ -244,7 +244,7 @@ def test_a_default_that_changed_since_is_refused(data_root, tmp_path):
 def test_the_fused_scan_trains_as_the_reference_does(data_root, tmp_path):
     losses = []
     for scan in ("reference", "fused"):
-        overrides = ["model=language/tensor", "scale=cpu", "model.network.dropout=0", "logger.mode=disabled"]
+        overrides = ["model=language/tensor", "scale=cpu", "model.network.dropout=0.0", "logger.mode=disabled"]
         overrides += [
             "training.steps=50",
             "training.evaluate_every=1",
