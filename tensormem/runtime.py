@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 
 # glibc's names for mallopt's parameters; 32 MiB is the most that it takes for the second.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -19,7 +20,7 @@ def keep_freed_memory() -> bool:
     Returns:
         Whether it took effect; False where the C library isn't glibc.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False
     return bool(mallopt(_MMAP_THRESHOLD, _MOST_KEPT)) and bool(mallopt(_TRIM_THRESHOLD, _MOST_TRIMMED))

@@ -44,7 +44,7 @@ def fused(
         inputs, h, c, update, write: as ``scan.reference`` takes them.
         saving: what is kept for the backward pass: ``full`` (states and gates), ``light`` (states; gates are computed
             again) or ``checkpoint`` (a state every sqrt(S) steps; the steps between are run again). ``auto`` takes
-            the first of these that keeps less than half a GiB, else the last. Without gradients nothing is kept.
+            the first of these that keeps at most half a GiB, else the last. Without gradients nothing is kept.
         kernel_kind: ``eager``, ``compiled``, or ``auto``: compiled where it pays and there is a compiler.
 
     Returns:
@@ -65,10 +65,12 @@ def fused(
     else:
         saving_now = saving if saving != "auto" else _auto_saving(h, inputs.content.shape[1])
     compiled = choose(kernel_kind, h)
-    index, corner_weight = index.transpose(0, 1).contiguous(), corner_weight.transpose(0, 1).contiguous()
+    # Compiled kernels don't ask for the dtype: everything has that of the state.
+    factors, corner_weight = factors.to(h.dtype), corner_weight.transpose(0, 1).to(h.dtype)
     reads, h, c, _ = recurrence(
-        h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving_now, compiled
-    )
+        h, c.to(h.dtype), factors, bias_volume, taps, weight, bias, index.transpose(0, 1), corner_weight, saving_now,
+        compiled,
+    )  # fmt: skip
     return reads.transpose(0, 1), h.movedim(-1, 1), c.movedim(-1, 1)
 
 

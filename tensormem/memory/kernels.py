@@ -89,17 +89,18 @@ def compiler_found(device_type: str) -> bool:
 def kernels(compiled: bool, h: Tensor) -> Kernels:
     """The kernels for volumes like h (B, *grid, C)."""
     if compiled:
-        return _compiled(h.shape[1:], h.dtype, h.device.type, h.shape[0] > 1, torch.get_num_threads())
+        return _compiled(h.shape[1:], h.dtype, h.device, h.shape[0] > 1, torch.get_num_threads())
     return Kernels(kernels_eager.step, kernels_eager.step_backward)
 
 
 @functools.cache
-def _compiled(shape: torch.Size, dtype: torch.dtype, device_type: str, many: bool, threads: int) -> Kernels:
+def _compiled(shape: torch.Size, dtype: torch.dtype, device: torch.device, many: bool, threads: int) -> Kernels:
     """Compiled once for each of these, whatever the number of steps and, from two on, of sequences."""
     # The compiler's own tanh is good on a GPU, and the rational one is for float32 alone.
-    fast = dtype == torch.float32 and device_type == "cpu"
+    fast = dtype == torch.float32 and device.type == "cpu"
     tanh = kernels_traced.rational_tanh if fast else torch.tanh
-    label = "_".join([*map(str, shape), str(dtype).removeprefix("torch."), device_type, str(many), str(threads)])
+    words = [*shape, str(dtype).removeprefix("torch."), device.type, device.index, many, threads]
+    label = "_".join(map(str, words))
     return Kernels(
         step=_Compiled(kernels_traced.step, label, many, taps=3, batched=(0, 1, 6, 7), defaults=(tanh,)),
         step_backward=_Compiled(kernels_traced.step_backward, label, many, taps=4, batched=(0, 1, 2, 6, 7)),
@@ -110,7 +111,8 @@ class _Compiled:
     """A kernel that is compiled at its first call, once with taps and once without.
 
     ``torch.compile`` would check at every call what its code takes for granted, compile it anew for tensors that lie
-    elsewhere in their storage, and give up after some such times. What it checks is the key of ``_compiled``.
+    elsewhere in their storage, and give up after some such times. What it checks is the key of ``_compiled``; the
+    rest, that tensors are contiguous, of one dtype and without gradients, ``recurrence`` sees to.
 
     Args:
         function: of ``kernels_traced``.

@@ -113,9 +113,10 @@ def recurrence_backward(
         num_steps = len(steps.factors)
         grad_corner_weight = torch.empty_like(corner_weight, memory_format=torch.contiguous_format)
         grad_factors = torch.empty_like(factors, memory_format=torch.contiguous_format)
+        grad_reads = grad_reads.contiguous()
         grad_h, grad_c = (grad.clone(memory_format=torch.contiguous_format) for grad in (grad_h, grad_c))
-        grad_weight = torch.zeros_like(weight)
-        grad_taps = None if taps is None else torch.zeros_like(taps)
+        grad_weight = torch.zeros_like(steps.weight)
+        grad_taps = None if steps.taps is None else torch.zeros_like(steps.taps)
         # Summed over the batch and the steps: by linearity it gives the gradients of both biases at the end.
         total_pre = weight.new_zeros(*last_h.shape[1:-1], weight.shape[0])
         if len(steps.corners) > num_steps:
@@ -166,7 +167,7 @@ def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history:
     grad_h, grad_c = (torch.zeros_like(last_h) if grad is None else grad for grad in (grad_h, grad_c))
     shared = factors, bias_volume, taps, weight, bias, index, corner_weight
     *grads, grad_corner_weight, grad_taps = recurrence_backward(
-        grad_reads.contiguous(), grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.compiled
+        grad_reads, grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.compiled
     )
     grad_h, grad_c, grad_factors, grad_bias_volume, grad_weight, grad_bias = grads
     if taps is None:
@@ -199,15 +200,17 @@ def _steps(
     # Where the corners (R, B, Q) lie among the rows of a volume.
     first = torch.arange(h.shape[0], device=h.device) * h[0, ..., 0].numel()
     rows = index + first.unsqueeze(-1)
-    # Detached, because kernels compiled for a tensor that requires a gradient are compiled anew for one that doesn't.
-    factors, bias_volume, weight, bias = (tensor.detach() for tensor in (factors, bias_volume, weight, bias))
+    # Compiled kernels take it for granted that nothing requires a gradient and that all is laid out in order.
+    factors, bias_volume, weight, bias, corner_weight = (
+        tensor.detach().contiguous() for tensor in (factors, bias_volume, weight, bias, corner_weight)
+    )
     return _Steps(
         factors=factors.unbind(0),
         bias_volume=bias_volume,
-        taps=None if taps is None else taps.detach(),
+        taps=None if taps is None else taps.detach().contiguous(),
         weight=weight,
         bias=bias,
-        corners=list(zip(rows.unbind(0), corner_weight.detach().unbind(0), strict=True)),
+        corners=list(zip(rows.unbind(0), corner_weight.unbind(0), strict=True)),
         run=kernels(compiled, h),
     )
 

@@ -276,6 +276,18 @@ def test_twice_the_same_is_the_same_to_the_bit(kernel_kind):
 
 
 @needs_compiler
+def test_compiled_kernels_take_parameters_in_any_layout():
+    case = Case((3, 2, 4), 6, 7, channels=16, dtype=torch.float32)
+    assert_parity(case, FLOAT32, kernel_kind="compiled")
+    # Nothing is checked at a call, so tensors laid out otherwise must not reach the kernels.
+    for name in ("gates_weight", "taps"):
+        value = getattr(case.update, name).detach()
+        setattr(case.update, name, torch.nn.Parameter(value.mT.contiguous().mT))
+        assert not getattr(case.update, name).is_contiguous()
+    assert_parity(case, FLOAT32, kernel_kind="compiled")
+
+
+@needs_compiler
 def test_a_compiled_model_takes_the_scan_whole(unchecked):
     memory = TensorMemory(5, 3, (3, 2, 4), chunk=2).double()
     randomise(memory, torch.Generator().manual_seed(0))
