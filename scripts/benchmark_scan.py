@@ -113,9 +113,9 @@ def inputs_of(shape: Shape) -> Inputs:
     return Inputs(scan, h, c, update, as_published)
 
 
-def _fused(saving: str, kernel_kind: str) -> Scan:
+def _fused(saving: str, kernel_kind: str, gemm: str = "exact") -> Scan:
     def run(x: Inputs) -> tuple[Tensor, ...]:
-        return fused(x.scan, x.h, x.c, x.update, saving=saving, kernel_kind=kernel_kind)  # type: ignore[arg-type]
+        return fused(x.scan, x.h, x.c, x.update, saving=saving, kernel_kind=kernel_kind, gemm=gemm)  # type: ignore[arg-type]
 
     return run
 
@@ -130,6 +130,7 @@ def paths() -> dict[str, Scan]:
     if compiler_found("cpu"):
         for saving in ("full", "light", "checkpoint"):
             found[f"compiled, {saving}"] = _fused(saving, "compiled")
+        found["compiled, full, bfloat16"] = _fused("full", "compiled", "bfloat16")
     return found
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tensormem.memory import grid as geometry
-from tensormem.memory.kernels import KernelKind, choose
+from tensormem.memory.kernels import GemmKind, KernelKind, choose
 from tensormem.memory.recurrence import recurrence
 from tensormem.memory.scan import ScanInputs, WriteKind
 from tensormem.memory.update import GridUpdate
@@ -37,6 +37,7 @@ def fused(
     write: WriteKind = "gaussian",
     saving: SavingKind = "auto",
     kernel_kind: KernelKind = "auto",
+    gemm: GemmKind = "exact",
 ) -> tuple[Float[Tensor, "B R C"], Float[Tensor, "B C *grid"], Float[Tensor, "B C *grid"]]:
     """``scan.reference``, several times faster and exact; its gradients have no derivatives.
 
@@ -46,6 +47,7 @@ def fused(
             again) or ``checkpoint`` (a state every sqrt(S) steps; the steps between are run again). ``auto`` takes
             the first of these that keeps at most half a GiB, else the last. Without gradients nothing is kept.
         kernel_kind: ``eager``, ``compiled``, or ``auto``: compiled where it pays and there is a compiler.
+        gemm: ``exact``, or ``bfloat16``: the pointwise map's matrix products round what they take to bfloat16.
 
     Returns:
         What each chunk read, and the hidden and the cell volume after the last write.
@@ -69,7 +71,7 @@ def fused(
     factors, corner_weight = factors.to(h.dtype), corner_weight.transpose(0, 1).to(h.dtype)
     reads, h, c, _ = recurrence(
         h, c.to(h.dtype), factors, bias_volume, taps, weight, bias, index.transpose(0, 1), corner_weight, saving_now,
-        compiled,
+        compiled, gemm,
     )  # fmt: skip
     return reads.transpose(0, 1), h.movedim(-1, 1), c.movedim(-1, 1)
 

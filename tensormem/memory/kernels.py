@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from tensormem.memory import kernels_eager, kernels_traced
 
 KernelKind = Literal["auto", "eager", "compiled"]
+GemmKind = Literal["exact", "bfloat16"]
 
 # Below so many values of the hidden volume a step costs less than what it takes to call it.
 MIN_COMPILED_VALUES = 4096
@@ -86,24 +87,34 @@ def compiler_found(device_type: str) -> bool:
     return found
 
 
-def kernels(compiled: bool, h: Tensor) -> Kernels:
-    """The kernels for volumes like h (B, *grid, C)."""
+def kernels(compiled: bool, gemm: str, h: Tensor) -> Kernels:
+    """The kernels for volumes like h (B, *grid, C), with matrix products in h's dtype (``exact``) or in bfloat16."""
     if compiled:
-        return _compiled(h.shape[1:], h.dtype, h.device, h.shape[0] > 1, torch.get_num_threads())
-    return Kernels(kernels_eager.step, kernels_eager.step_backward)
+        return _compiled(h.shape[1:], h.dtype, h.device, h.shape[0] > 1, torch.get_num_threads(), gemm)
+    if gemm == "exact":
+        return Kernels(kernels_eager.step, kernels_eager.step_backward)
+    return Kernels(
+        functools.partial(kernels_eager.step, gemm=torch.bfloat16),
+        functools.partial(kernels_eager.step_backward, gemm=torch.bfloat16),
+    )
 
 
 @functools.cache
-def _compiled(shape: torch.Size, dtype: torch.dtype, device: torch.device, many: bool, threads: int) -> Kernels:
+def _compiled(
+    shape: torch.Size, dtype: torch.dtype, device: torch.device, many: bool, threads: int, gemm: str
+) -> Kernels:
     """Compiled once for each of these, whatever the number of steps and, from two on, of sequences."""
     # The compiler's own tanh is good on a GPU, and the rational one is for float32 alone.
     fast = dtype == torch.float32 and device.type == "cpu"
     tanh = kernels_traced.rational_tanh if fast else torch.tanh
-    words = [*shape, str(dtype).removeprefix("torch."), device.type, device.index, many, threads]
+    product = torch.matmul if gemm == "exact" else kernels_traced.bfloat16_product
+    words = [*shape, str(dtype).removeprefix("torch."), device.type, device.index, many, threads, gemm]
     label = "_".join(map(str, words))
     return Kernels(
-        step=_Compiled(kernels_traced.step, label, many, taps=3, batched=(0, 1, 6, 7), defaults=(tanh,)),
-        step_backward=_Compiled(kernels_traced.step_backward, label, many, taps=4, batched=(0, 1, 2, 6, 7)),
+        step=_Compiled(kernels_traced.step, label, many, taps=3, batched=(0, 1, 6, 7), defaults=(product, tanh)),
+        step_backward=_Compiled(
+            kernels_traced.step_backward, label, many, taps=4, batched=(0, 1, 2, 6, 7), defaults=(product,)
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """The arithmetic of a step where there is no compiler: as few passes over memory as PyTorch's operators allow.
 
-The arguments are those of ``kernels.Kernels``.
+The arguments are those of ``kernels.Kernels``, and the dtype of the matrix products, None for that of the state.
 
 Legend: B batch, C channels, n grid axes, N_a points along axis a. Volumes are (B, *grid, C).
 """
@@ -24,6 +24,7 @@ def step(
     bias: Tensor,
     corners: tuple[Tensor, Tensor],
     out: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    gemm: torch.dtype | None = None,
 ) -> None:
     h, c = state
     rows, corner_weight = corners
@@ -31,7 +32,7 @@ def step(
     channels = c.shape[-1]
     torch.bmm(corner_weight.unsqueeze(1), _at(h, rows), out=out_read.unsqueeze(1))
     mixed = _mix(h, factors, bias_volume, taps)
-    torch.mm(mixed.flatten(0, -2), weight.T, out=gates.view(-1, 4 * channels))
+    _product(mixed.flatten(0, -2), weight.T, gates.view(-1, 4 * channels), gemm)
     gates.add_(bias)
     gates[..., : 3 * channels].sigmoid_()
     gates[..., 3 * channels :].tanh_()
@@ -51,6 +52,7 @@ def step_backward(
     corners: tuple[Tensor, Tensor],
     out: tuple[Tensor, Tensor],
     totals: tuple[Tensor, Tensor, Tensor | None],
+    gemm: torch.dtype | None = None,
 ) -> None:
     grad_h, grad_c, grad_read = grads
     h, c, gates, squashed_c = record
@@ -70,9 +72,12 @@ def step_backward(
     total_pre.add_(grad_pre.sum(0))
 
     flat, mixed = grad_pre.flatten(0, -2), _mix(h, factors, bias_volume, taps)
-    total_weight.addmm_(flat.T, mixed.flatten(0, -2))
+    if gemm is None:
+        total_weight.addmm_(flat.T, mixed.flatten(0, -2))
+    else:
+        total_weight.add_(flat.T.to(gemm) @ mixed.flatten(0, -2).to(gemm))
     # What was mixed is not needed again: its gradient takes its place.
-    torch.mm(flat, weight, out=mixed.view(-1, mixed.shape[-1]))
+    _product(flat, weight, mixed.view(-1, mixed.shape[-1]), gemm)
     _mix_backward(mixed, h, factors, taps, grad_h, out_factors, total_taps)
     torch.bmm(_at(h, rows), grad_read.unsqueeze(2), out=out_corner_weight.unsqueeze(2))
     # No row occurs twice: the corners of a read differ, and every element of the batch has rows of its own.
@@ -158,6 +163,14 @@ def _shifted_sum(x: Tensor, taps: Tensor, axis: int, centre: Tensor) -> Tensor:
     centre.narrow(axis, 1, short).addcmul_(x.narrow(axis, 0, short), taps[0])
     centre.narrow(axis, 0, short).addcmul_(x.narrow(axis, 1, short), taps[2])
     return centre
+
+
+def _product(left: Tensor, right: Tensor, out: Tensor, gemm: torch.dtype | None) -> None:
+    """Matrix product, in another dtype unless that is None."""
+    if gemm is None:
+        torch.mm(left, right, out=out)
+    else:
+        out.copy_(left.to(gemm) @ right.to(gemm))
 
 
 def _at(volume: Tensor, rows: Tensor) -> Tensor:

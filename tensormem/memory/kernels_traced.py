@@ -1,6 +1,7 @@
 """The arithmetic of a step as the compiler wants it: plain expressions, each kernel fused into a few loops.
 
-The arguments are those of ``kernels.Kernels``. Run eagerly they are correct and slow; ``kernels_eager`` is for that.
+The arguments are those of ``kernels.Kernels``, and what multiplies matrices and takes the tanh. Run eagerly they are
+correct and slow; ``kernels_eager`` is for that.
 
 Legend: B batch, C channels, n grid axes, N_a points along axis a. Volumes are (B, *grid, C).
 """
@@ -24,6 +25,7 @@ def step(
     bias: Tensor,
     corners: tuple[Tensor, Tensor],
     out: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
     tanh: Callable[[Tensor], Tensor] = torch.tanh,
 ) -> None:
     h, c = state
@@ -32,7 +34,7 @@ def step(
     channels = c.shape[-1]
     out_read.copy_((_at(h, rows) * corner_weight.unsqueeze(-1)).sum(1))
     mixed = _mix(h, factors, bias_volume, taps)
-    pre = (mixed.flatten(0, -2) @ weight.T).reshape(*c.shape[:-1], -1) + bias
+    pre = product(mixed.flatten(0, -2), weight.T).reshape(*c.shape[:-1], -1) + bias
     squashed, candidate = pre.split([3 * channels, channels], dim=-1)
     # sigm(x) = 1/2 + 1/2 tanh(x / 2): one function for all that squashes.
     sigmoids = torch.sigmoid(squashed) if tanh is torch.tanh else 0.5 + 0.5 * tanh(0.5 * squashed)
@@ -56,6 +58,7 @@ def step_backward(
     corners: tuple[Tensor, Tensor],
     out: tuple[Tensor, Tensor],
     totals: tuple[Tensor, Tensor, Tensor | None],
+    product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
 ) -> None:
     grad_h, grad_c, grad_read = grads
     h, c, gates, squashed_c = record
@@ -75,12 +78,12 @@ def step_backward(
     )
     mixed = _mix(h, factors, bias_volume, taps)
     flat = grad_pre.flatten(0, -2)
-    total_weight.add_(flat.T @ mixed.flatten(0, -2))
+    total_weight.add_(product(flat.T, mixed.flatten(0, -2)))
     total_pre.add_(grad_pre.sum(0))
     grad_c.copy_(through_h * f)
     out_corner_weight.copy_((_at(h, rows) * grad_read.unsqueeze(1)).sum(-1))
 
-    grad_mixed = (flat @ weight).reshape(mixed.shape)
+    grad_mixed = product(flat, weight).reshape(mixed.shape)
     new_grad_h, grad_taps = _mix_backward(grad_mixed, h, factors, taps, out_factors)
     if grad_taps is not None and total_taps is not None:
         total_taps.add_(grad_taps)
@@ -89,6 +92,11 @@ def step_backward(
     read = corner_weight.unsqueeze(-1) * grad_read.unsqueeze(1)
     flat_h = grad_h.view(-1, grad_h.shape[-1])
     flat_h[rows] = flat_h[rows] + read
+
+
+def bfloat16_product(left: Tensor, right: Tensor) -> Tensor:
+    """Matrix product of what is rounded to bfloat16, in the dtype of the left."""
+    return (left.bfloat16() @ right.bfloat16()).to(left.dtype)
 
 
 def rational_tanh(x: Tensor) -> Tensor:

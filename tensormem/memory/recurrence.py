@@ -41,6 +41,7 @@ def recurrence(
     corner_weight: Tensor,
     saving: str,
     compiled: bool,
+    gemm: str,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     """All steps: every chunk reads the state that its predecessors left, then writes.
 
@@ -53,12 +54,13 @@ def recurrence(
         index, corner_weight: (R, B, Q), the corners of each read and their weights.
         saving: none, full, light or checkpoint.
         compiled: whether the kernels are compiled.
+        gemm: exact, or the dtype of the products of the pointwise map.
 
     Returns:
         (R, B, C) what was read, the last h and c, and what the backward pass needs.
     """
     with torch.no_grad():
-        steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled)
+        steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled, gemm)
         num_steps = len(steps.factors)
         history = [h.new_empty(shape) for shape in history_shapes(saving, num_steps, h)]
         kept = by_step(history, saving, num_steps)
@@ -76,15 +78,17 @@ def recurrence(
         first = (volumes.h[0], volumes.c[0]) if num_steps else last
         first[0].copy_(h)
         first[1].copy_(c)
-        reads = _advance(steps, volumes, range(num_steps), last, keep)
+        # In one piece: small blocks of memory between the steps' big ones would keep those from being used again.
+        reads = h.new_empty(len(steps.corners), h.shape[0], h.shape[-1])
+        _advance(steps, volumes, range(num_steps), last, reads, keep)
         if len(steps.corners) > num_steps:
             rows, weights = steps.corners[-1]
-            reads.append((weights.unsqueeze(-1) * _corner_values(last[0], rows)).sum(1))
-        return torch.stack(reads) if reads else h.new_zeros(0, h.shape[0], h.shape[-1]), *last, history
+            reads[-1] = (weights.unsqueeze(-1) * _corner_values(last[0], rows)).sum(1)
+        return reads, *last, history
 
 
 @recurrence.register_fake
-def _(h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled):  # type: ignore[no-untyped-def]
+def _(h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled, gemm):  # type: ignore[no-untyped-def]
     reads = h.new_empty(index.shape[0], h.shape[0], h.shape[-1])
     history = [h.new_empty(shape) for shape in history_shapes(saving, factors.shape[0], h)]
     return reads, torch.empty_like(h), torch.empty_like(c), history
@@ -106,10 +110,11 @@ def recurrence_backward(
     corner_weight: Tensor,
     saving: str,
     compiled: bool,
+    gemm: str,
 ) -> list[Tensor]:
     """Gradients of h, c, the factors, the bias volume, the weight, the bias, the corners' weights and the taps."""
     with torch.no_grad():
-        steps = _steps(last_h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled)
+        steps = _steps(last_h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled, gemm)
         num_steps = len(steps.factors)
         grad_corner_weight = torch.empty_like(corner_weight, memory_format=torch.contiguous_format)
         grad_factors = torch.empty_like(factors, memory_format=torch.contiguous_format)
@@ -151,11 +156,11 @@ def _(  # type: ignore[no-untyped-def]
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-    _, _, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled = inputs
+    _, _, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled, gemm = inputs
     _, last_h, _, history = output
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*history)
-    ctx.saving, ctx.compiled = saving, compiled
+    ctx.saving, ctx.compiled, ctx.gemm = saving, compiled, gemm
     ctx.save_for_backward(last_h, bias_volume, taps, weight, bias, index, corner_weight, factors, *history)
 
 
@@ -167,13 +172,13 @@ def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history:
     grad_h, grad_c = (torch.zeros_like(last_h) if grad is None else grad for grad in (grad_h, grad_c))
     shared = factors, bias_volume, taps, weight, bias, index, corner_weight
     *grads, grad_corner_weight, grad_taps = recurrence_backward(
-        grad_reads, grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.compiled
+        grad_reads, grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.compiled, ctx.gemm
     )
     grad_h, grad_c, grad_factors, grad_bias_volume, grad_weight, grad_bias = grads
     if taps is None:
         grad_taps = None
     grads = [grad_h, grad_c, grad_factors, grad_bias_volume, grad_taps, grad_weight, grad_bias]
-    return *grads, None, grad_corner_weight, None, None
+    return *grads, None, grad_corner_weight, None, None, None
 
 
 recurrence.register_autograd(_backward, setup_context=_setup)
@@ -196,6 +201,7 @@ def _steps(
     index: Tensor,
     corner_weight: Tensor,
     compiled: bool,
+    gemm: str,
 ) -> _Steps:
     # Where the corners (R, B, Q) lie among the rows of a volume.
     first = torch.arange(h.shape[0], device=h.device) * h[0, ..., 0].numel()
@@ -211,7 +217,7 @@ def _steps(
         weight=weight,
         bias=bias,
         corners=list(zip(rows.unbind(0), corner_weight.unbind(0), strict=True)),
-        run=kernels(compiled, h),
+        run=kernels(compiled, gemm, h),
     )
 
 
@@ -220,22 +226,20 @@ def _advance(
     volumes: Volumes,
     block: range,
     last: tuple[Tensor, Tensor],
+    reads: Tensor,
     keep: Callable[[int, Tensor, Tensor], None] = lambda step, h, c: None,
-) -> list[Tensor]:
+) -> None:
     """Run the steps of the block from the state that lies first in the volumes; the state after them goes to last.
 
-    Returns:
-        What each step read, (B, C).
+    What each step reads goes to reads, (as many or more, B, C).
     """
     num_h, num_gates = len(volumes.h), len(volumes.gates)
-    reads = []
     for place, step in enumerate(block):
         h, c = volumes.h[place % num_h], volumes.c[place % num_h]
         keep(step, h, c)
         after = (place + 1) % num_h
         next_h, next_c = last if step == block[-1] else (volumes.h[after], volumes.c[after])
         gates, squashed_c = volumes.gates[place % num_gates], volumes.squashed_c[place % num_gates]
-        reads.append(h.new_empty(h.shape[0], h.shape[-1]))
         steps.run.step(
             (h, c),
             steps.factors[step],
@@ -244,9 +248,8 @@ def _advance(
             steps.weight,
             steps.bias,
             steps.corners[step],
-            (next_h, next_c, gates, squashed_c, reads[-1]),
+            (next_h, next_c, gates, squashed_c, reads[place]),
         )
-    return reads
 
 
 def _blocks_backwards(
@@ -260,12 +263,13 @@ def _blocks_backwards(
         return
     length = block_length(saving, num_steps)
     spare = new_volumes(like, length)
+    reads = like.new_empty(length, like.shape[0], like.shape[-1])
     for start in reversed(range(0, num_steps, length)):
         block = range(start, min(start + length, num_steps))
         first = start // length
         volumes = spare._replace(h=[kept.h[first], *spare.h[1:]], c=[kept.c[first], *spare.c[1:]])
-        # The state after the block is not needed again.
-        _advance(steps, volumes, block, (spare.h[0], spare.c[0]))
+        # What was read and the state after the block are not needed again.
+        _advance(steps, volumes, block, (spare.h[0], spare.c[0]), reads)
         yield block, volumes
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tensormem.memory.fused import SavingKind, fused
-from tensormem.memory.kernels import KernelKind
+from tensormem.memory.kernels import GemmKind, KernelKind
 from tensormem.memory.scan import ScanInputs, WriteKind, reference
 from tensormem.memory.update import GridUpdate, UpdateKind
 
@@ -67,6 +67,8 @@ class TensorMemory(nn.Module):
         saving: what the fused scan keeps for its backward pass: ``full``, ``light``, ``checkpoint``, in the order
             of memory and speed, or ``auto`` by size.
         kernels: the fused scan's: ``compiled``, ``eager``, or ``auto``: compiled where it pays and a compiler is found.
+        gemm: the fused scan's matrix products: ``exact``, or ``bfloat16``, faster where the hardware has
+            them, with an error of about 1e-2; the state keeps its dtype.
         check_finite: raise where a coordinate is not finite (reads the device at each call; for debugging).
 
     Raises:
@@ -87,6 +89,7 @@ class TensorMemory(nn.Module):
         scan: ScanKind = "auto",
         saving: SavingKind = "auto",
         kernels: KernelKind = "auto",
+        gemm: GemmKind = "exact",
         check_finite: bool = False,
     ) -> None:
         super().__init__()
@@ -103,9 +106,12 @@ class TensorMemory(nn.Module):
             ("scan", scan, ScanKind),
             ("saving", saving, SavingKind),
             ("kernels", kernels, KernelKind),
+            ("gemm", gemm, GemmKind),
         ):
             if choice not in get_args(kind):
                 raise ValueError(f"{name}={choice!r} is unknown; choose one of {get_args(kind)}")
+        if scan == "reference" and gemm != "exact":
+            raise ValueError(f"gemm={gemm!r} is a choice of the fused scan; scan='reference' takes 'exact'")
         self.dim = dim
         self.channels = channels
         self.grid = tuple(int(num_points) for num_points in grid)
@@ -115,6 +121,7 @@ class TensorMemory(nn.Module):
         self.scan = scan
         self.saving = saving
         self.kernels = kernels
+        self.gemm = gemm
         self.check_finite = check_finite
 
         num_axes = len(self.grid)
@@ -240,7 +247,7 @@ class TensorMemory(nn.Module):
                 _require_finite(inputs)
             if self.scan == "reference":
                 return reference(inputs, h, c, self.update, self.write)
-            return fused(inputs, h, c, self.update, self.write, self.saving, self.kernels)
+            return fused(inputs, h, c, self.update, self.write, self.saving, self.kernels, self.gemm)
 
     def _check_state(self, state: MemoryState, x: Tensor) -> None:
         volume = (x.shape[0], self.channels, *self.grid)

@@ -198,7 +198,9 @@ def test_the_memory_takes_the_scan_by_name():
     assert_all_close(results[1], results[2], EXACT)
 
 
-@pytest.mark.parametrize(("key", "value"), [("scan", "quick"), ("saving", "none"), ("kernels", "triton")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("scan", "quick"), ("saving", "none"), ("kernels", "triton"), ("gemm", "int8")]
+)
 def test_an_unknown_choice_is_named(key, value, unchecked):
     with pytest.raises(ValueError, match=f"{key}='{value}' is unknown; choose one of"):
         TensorMemory(5, 3, (3, 2, 4), **{key: value})
@@ -262,6 +264,20 @@ def test_compiled_kernels_under_autocast_are_near_float32():
         outputs = {"y": y, "h": state.h, "c": state.c}
         results.append(outputs | gradients(outputs, memory.named_parameters(), torch.Generator().manual_seed(2)))
     assert_all_close(results[1], results[0], BFLOAT16)
+
+
+@pytest.mark.parametrize("kernel_kind", ["eager", pytest.param("compiled", marks=[needs_compiler, pytest.mark.slow])])
+def test_bfloat16_products_are_near_exact_ones(kernel_kind):
+    case = Case((3, 4), channels=8, dtype=torch.float32)
+    exact = case.run(fused.fused, kernel_kind=kernel_kind)
+    rounded = case.run(fused.fused, kernel_kind=kernel_kind, gemm="bfloat16")
+    assert_all_close(rounded, exact, BFLOAT16)
+    assert not torch.equal(rounded["last h"], exact["last h"])
+
+
+def test_the_reference_has_no_bfloat16_products():
+    with pytest.raises(ValueError, match="a choice of the fused scan"):
+        TensorMemory(8, 4, (3, 3), scan="reference", gemm="bfloat16")
 
 
 @pytest.mark.parametrize("kernel_kind", ["eager", pytest.param("compiled", marks=needs_compiler)])

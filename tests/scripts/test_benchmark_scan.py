@@ -2,11 +2,13 @@
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tensormem.memory.kernels import compiler_found
 from tensormem.memory.scan import reference
 from tests.helpers import EXACT_FLOAT64, assert_close
 
@@ -48,6 +50,15 @@ def test_the_published_formulation_is_the_same_function(benchmark):
             strict=True,
         ):
             assert_close(actual, expected, "as published", EXACT_FLOAT64)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_checkpoints_take_an_eighth_of_the_references_memory(benchmark):
+    if not compiler_found("cpu"):
+        pytest.skip("there is no C++ compiler")
+    checkpoint, textbook = (benchmark["peak_mib"]("language 8", path) for path in ("compiled, checkpoint", "reference"))
+    assert 8 * checkpoint < textbook
 
 
 def test_the_readme_shows_the_table_of_record(benchmark):
