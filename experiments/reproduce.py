@@ -107,7 +107,13 @@ def measure_speed(config: DictConfig, vocab_size: int) -> float:
     """Training tokens/s of a config on this machine, from a few steps on random words."""
     data = config.data
     training: Training = instantiate(config.training)
-    task = LanguageTask(instantiate(config.model.network, vocab_size=vocab_size), training, data.window, seed=0)
+    task = LanguageTask(
+        instantiate(config.model.network, vocab_size=vocab_size),
+        training,
+        data.window,
+        seed=0,
+        carry=data.order == "stream",
+    )
     device = torch.device("cuda" if torch.cuda.is_available() and config.trainer.accelerator != "cpu" else "cpu")
     task.to(device)
     optimizer = training.optimizer(task)

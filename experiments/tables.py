@@ -24,6 +24,8 @@ BENCHMARKS = ("wikitext", "quickstart")
 SCALES = ("paper", "cpu", "smoke", "tiny")
 # What the results say that were written before a part of the protocol could be chosen.
 PROTOCOL_BEFORE = {"attn_dropout": "matched"}
+# Part of it in results of before, but a matter of the model: its row tells it apart.
+NOT_PROTOCOL = frozenset({"positions"})
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
 # Two runs that differ in no more than these keys of their network, data and training are seeds of one row.
 UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download"})
@@ -109,7 +111,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     for result in results:
         if result["status"] == "finished":
             settings = PROTOCOL_BEFORE | result["protocol"]
-            protocol = tuple(sorted((key, _plain(value)) for key, value in settings.items()))
+            protocol = tuple(sorted((key, _plain(value)) for key, value in settings.items() if key not in NOT_PROTOCOL))
             window, targets = result["state_bytes"]["window"], result["metrics"]["test_targets"]
             groups.setdefault((protocol, result["scale"], token_budget(result), window, targets), []).append(result)
     made = []

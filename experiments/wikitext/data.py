@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from experiments.wikitext.corpora import TokenCorpus, check_choice, load_tokens
 from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts
 from experiments.wikitext.vocabulary import Vocabulary
-from experiments.wikitext.windows import PROTOCOLS, Batch, RandomWindows, evaluation_batches
+from experiments.wikitext.windows import ORDERS, PROTOCOLS, Batch, TrainingWindows, evaluation_batches
 
 
 class EvaluationLoader:
@@ -51,6 +51,9 @@ class LanguageData(pl.LightningDataModule):
         vocabulary: ``paper``, ``paper_fixed`` or ``standard`` words of WikiText-2 (see `Vocabulary.build`),
             ``characters`` of Shakespeare, ``symbols`` of the synthetic source.
         evaluation: ``full`` or ``paper``; see `evaluation_batches`.
+        order: ``random`` windows for training, or ``stream``: every row goes on where it ended in the batch before,
+            for models that carry their state on. It holds for validation and test as well, which then go one window
+            at a time (``full``).
         seed: seed of the training windows; batch g depends on (seed, g) alone.
         num_workers: processes that prepare training batches (spawned); they don't change the batches.
         download: whether the Hugging Face hub may be asked when there are no local files.
@@ -72,6 +75,7 @@ class LanguageData(pl.LightningDataModule):
         batch_size: int = 32,
         vocabulary: str = "paper_fixed",
         evaluation: str = "full",
+        order: str = "random",
         seed: int = 0,
         num_workers: int = 0,
         download: bool = True,
@@ -90,6 +94,8 @@ class LanguageData(pl.LightningDataModule):
         check_choice(corpus, vocabulary, markov)
         if evaluation not in PROTOCOLS:
             raise ValueError(f"evaluation={evaluation!r} is unknown: use one of {', '.join(PROTOCOLS)}")
+        if order not in ORDERS:
+            raise ValueError(f"order={order!r} is unknown: use one of {', '.join(ORDERS)}")
         self.root = root
         self.corpus = corpus
         self.markov = markov
@@ -97,6 +103,7 @@ class LanguageData(pl.LightningDataModule):
         self.batch_size = batch_size
         self.vocabulary_kind = vocabulary
         self.evaluation = evaluation
+        self.order = order
         self.seed = seed
         self.num_workers = num_workers
         self.download = download
@@ -185,7 +192,9 @@ class LanguageData(pl.LightningDataModule):
         if self.trainer is not None:
             start = self.trainer.global_step * self.trainer.accumulate_grad_batches
             rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        batches = RandomWindows(self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size)
+        batches = TrainingWindows(
+            self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size, self.order
+        )
         # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
         spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
         return DataLoader(batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {}))
@@ -199,4 +208,6 @@ class LanguageData(pl.LightningDataModule):
         return self._evaluation_loader(self.test_tokens)
 
     def _evaluation_loader(self, tokens: Tensor) -> EvaluationLoader:
-        return EvaluationLoader(evaluation_batches(tokens, self.window, self.batch_size, self.evaluation))
+        # A state can be carried from window to window, not between windows that stand side by side.
+        batch_size = 1 if self.order == "stream" else self.batch_size
+        return EvaluationLoader(evaluation_batches(tokens, self.window, batch_size, self.evaluation))

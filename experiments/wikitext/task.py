@@ -13,12 +13,13 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map, tree_structure, tree_unflatten
 from torchmetrics import Metric
 
 from experiments.training import Training
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
-from tensormem.models.language_model import LanguageModel
+from tensormem.models.language_model import LanguageModel, LanguageState
 
 # A leak is a matter of the architecture, not of the vocabulary: a small one makes the first audit quick.
 _PREFLIGHT_VOCABULARY = 64
@@ -50,21 +51,26 @@ class NatsByPosition(Metric):
 
 
 class LanguageTask(pl.LightningModule):
-    """Trains and evaluates a language model on windows that start from an empty state.
+    """Trains and evaluates a language model on windows.
 
     Args:
         model: the language model.
         training: optimiser and schedule.
         window: T, the longest window.
         seed: with the step, seeds the dropout: a resumed run draws what an uninterrupted one does.
+        carry: start each window from the state that the one before left, without its gradient, and not from an empty
+            one. The batches must be streams (`LanguageData(order="stream")`).
     """
 
-    def __init__(self, model: LanguageModel, training: Training, window: int, seed: int) -> None:
+    def __init__(self, model: LanguageModel, training: Training, window: int, seed: int, carry: bool = False) -> None:
         super().__init__()
         self.model = model
         self.training_settings = training
         self.window = window
         self.seed = seed
+        self.carry = carry
+        self._train_state: LanguageState | None = None
+        self._evaluation_state: LanguageState | None = None
         self.validation_nats = NatsByPosition(window)
         self.test_nats = NatsByPosition(window)
         self.validation_targets = 0
@@ -104,7 +110,7 @@ class LanguageTask(pl.LightningModule):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean nats of a batch of windows (inputs (B, T), targets (B, T))."""
         inputs, targets = batch
-        hidden, _ = self.model.hidden(inputs)
+        hidden, self._train_state = self._hidden(inputs, self._train_state)
         return chunked_cross_entropy(hidden.flatten(0, 1), self.model.output_weight, targets.flatten())
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
@@ -115,6 +121,25 @@ class LanguageTask(pl.LightningModule):
         for layer, gate in self.model.gates.items():
             self.log(f"gate/layer_{layer}", gate)
         return loss
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the state that the next training batch starts from."""
+        if self._train_state is not None:
+            checkpoint["carried"] = tree_leaves(self._train_state)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from the state that was kept."""
+        carried = checkpoint.get("carried")
+        if carried is not None:
+            self._train_state = tree_unflatten(carried, tree_structure(self.model.init_state(1)))
+
+    def on_validation_epoch_start(self) -> None:
+        """Each evaluation starts from an empty state."""
+        self._evaluation_state = None
+
+    def on_test_epoch_start(self) -> None:
+        """As `on_validation_epoch_start`."""
+        self._evaluation_state = None
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Add a batch's losses."""
@@ -163,8 +188,13 @@ class LanguageTask(pl.LightningModule):
 
     def _nats(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, targets = batch
-        hidden, _ = self.model.hidden(inputs)
+        hidden, self._evaluation_state = self._hidden(inputs, self._evaluation_state)
         return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(targets.shape)
+
+    def _hidden(self, inputs: Tensor, state: LanguageState | None) -> tuple[Tensor, LanguageState | None]:
+        """The hidden vectors, and the state to carry on; None where none is carried."""
+        hidden, state = self.model.hidden(inputs, state)
+        return hidden, tree_map(torch.detach, state) if self.carry else None
 
     def _log_evaluation(self, split: str, metric: NatsByPosition, reset: bool = True) -> None:
         nats = metric.compute()

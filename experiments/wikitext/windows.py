@@ -1,4 +1,4 @@
-"""Cutting a token stream: random windows for training, fixed windows for evaluation.
+"""Cutting a token stream: random windows or streams for training, fixed windows for evaluation.
 
 Letters: N tokens of the stream, B windows of a batch, T positions of a window.
 """
@@ -39,7 +39,31 @@ def random_windows(tokens: Int64[Tensor, " N"], window: int, batch_size: int, se
     return tokens[positions], tokens[positions + 1]
 
 
-class RandomWindows(IterableDataset[Batch]):
+def stream_windows(tokens: Int64[Tensor, " N"], window: int, batch_size: int, seed: int, index: int) -> Batch:
+    """Batch ``index`` of B streams read side by side: ``(inputs (B, T), targets (B, T))``, targets one token later.
+
+    Row b goes on where row b of the batch before ended. The streams start evenly spread over the tokens, from a
+    place that the seed chooses, and run in a circle: what one of them reads, another has read before.
+
+    Raises:
+        ValueError: as `random_windows`.
+    """
+    _check_sizes(window, batch_size)
+    _check_length(tokens, window + 1, f"one window of {window} inputs and its targets")
+    if seed < 0 or index < 0:
+        raise ValueError(f"seed={seed}, index={index}: both must be at least 0")
+    num_inputs = len(tokens) - 1
+    first = int(np.random.PCG64(np.random.SeedSequence(seed)).random_raw() % num_inputs)
+    starts = [first + num_inputs * row // batch_size + index * window for row in range(batch_size)]
+    positions = (torch.tensor(starts)[:, None] + torch.arange(window)) % num_inputs
+    return tokens[positions], tokens[positions + 1]
+
+
+# How training batches are drawn.
+ORDERS = {"random": random_windows, "stream": stream_windows}
+
+
+class TrainingWindows(IterableDataset[Batch]):
     """Training batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``.
 
     Worker w of W yields ``start + w, start + w + W, ...``: the loader asks its workers in turn, so the order
@@ -54,9 +78,11 @@ class RandomWindows(IterableDataset[Batch]):
         start: number of the first batch; a resumed run gives the batches already used.
         rank: number of this process.
         world_size: number of processes; must divide ``batch_size``.
+        order: ``random`` (`random_windows`) or ``stream`` (`stream_windows`).
 
     Raises:
-        ValueError: as `random_windows`; a negative start; ``world_size`` that does not divide ``batch_size``.
+        ValueError: as `random_windows`; an unknown order; a negative start; ``world_size`` that does not divide
+            ``batch_size``.
     """
 
     def __init__(
@@ -68,6 +94,7 @@ class RandomWindows(IterableDataset[Batch]):
         start: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        order: str = "random",
     ) -> None:
         """Check the sizes and keep them."""
         super().__init__()
@@ -80,6 +107,8 @@ class RandomWindows(IterableDataset[Batch]):
                 f"batch_size={batch_size} can't be shared out to process {rank} of {world_size}: "
                 "use a batch size that is a multiple of the number of processes"
             )
+        if order not in ORDERS:
+            raise ValueError(f"order={order!r} is unknown: use one of {', '.join(ORDERS)}")
         self.tokens = tokens
         self.window = window
         self.batch_size = batch_size
@@ -87,13 +116,14 @@ class RandomWindows(IterableDataset[Batch]):
         self.start = start
         self.rank = rank
         self.world_size = world_size
+        self.order = order
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield ``(inputs (B / world_size, T), targets (B / world_size, T))`` for ever."""
         worker = get_worker_info()
         index, step = (self.start, 1) if worker is None else (self.start + worker.id, worker.num_workers)
         while True:
-            inputs, targets = random_windows(self.tokens, self.window, self.batch_size, self.seed, index)
+            inputs, targets = ORDERS[self.order](self.tokens, self.window, self.batch_size, self.seed, index)
             yield inputs[self.rank :: self.world_size], targets[self.rank :: self.world_size]
             index += step
 

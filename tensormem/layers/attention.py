@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tensormem.layers.heads import check_heads, merge_heads, require_batch, split_heads
 from tensormem.layers.positions import RotaryPositions
 
 
@@ -39,8 +40,7 @@ class CausalAttention(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, dropout: float = 0.0, rotary: bool = False) -> None:
         super().__init__()
-        if num_heads < 1 or dim % num_heads:
-            raise ValueError(f"num_heads={num_heads} must be at least 1 and divide dim={dim}")
+        check_heads(dim, num_heads)
         self.dim = dim
         self.num_heads = num_heads
         self.dropout = dropout
@@ -71,14 +71,10 @@ class CausalAttention(nn.Module):
         self, x: Float[Tensor, "B N dim"], state: AttentionState | None = None
     ) -> tuple[Float[Tensor, "B N dim"], AttentionState]:
         """Attend from each new token to the cached ones, the earlier new ones and itself."""
-        batch, num_tokens, _ = x.shape
-        if state is not None and state.keys.shape[0] != batch:
-            raise ValueError(
-                f"state.keys has {state.keys.shape[0]} sequences, but x has {batch}: start from init_state({batch})"
-            )
-        head_dim = self.dim // self.num_heads
-        heads = self.qkv(x).reshape(batch, num_tokens, 3, self.num_heads, head_dim).permute(2, 0, 3, 1, 4)
-        queries, keys, values = heads.unbind(0)
+        num_tokens = x.shape[1]
+        if state is not None:
+            require_batch(state.keys, "keys", x)
+        queries, keys, values = split_heads(self.qkv(x), self.num_heads, 3)
         num_cached = 0 if state is None else state.keys.shape[2]
         if self.rotary is not None:
             queries, keys = self.rotary(queries, num_cached), self.rotary(keys, num_cached)
@@ -96,5 +92,4 @@ class CausalAttention(nn.Module):
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=num_cached == 0,
         )
-        y = self.output(y.transpose(1, 2).reshape(batch, num_tokens, self.dim))
-        return y, AttentionState(keys=keys, values=values)
+        return self.output(merge_heads(y)), AttentionState(keys=keys, values=values)

@@ -56,12 +56,16 @@ class Block(nn.Module):
         mixer: what mixes tokens.
         mlp_ratio: width of the MLP over dim.
         dropout: on both branches.
+        sandwich: a second LayerNorm, on what the mixer returns.
     """
 
-    def __init__(self, dim: int, mixer: nn.Module, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+    def __init__(
+        self, dim: int, mixer: nn.Module, mlp_ratio: float = 4.0, dropout: float = 0.0, sandwich: bool = False
+    ) -> None:
         super().__init__()
         self.mixer_norm = nn.LayerNorm(dim)
         self.mixer: Mixer = mixer  # type: ignore[assignment]
+        self.mixed_norm = nn.LayerNorm(dim) if sandwich else None
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = MLP(dim, mlp_ratio)
         self.dropout = nn.Dropout(dropout)
@@ -69,6 +73,8 @@ class Block(nn.Module):
     def forward(self, x: Float[Tensor, "B N dim"], state: Any = None) -> tuple[Float[Tensor, "B N dim"], Any]:
         """The tokens and the mixer's next state."""
         mixed, state = self.mixer(self.mixer_norm(x), state)
+        if self.mixed_norm is not None:
+            mixed = self.mixed_norm(mixed)
         x = x + self.dropout(mixed)
         x = x + self.dropout(self.mlp(self.mlp_norm(x)))
         return x, state

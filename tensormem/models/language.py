@@ -1,11 +1,11 @@
-"""The language zoo: the plain Transformer, a wide one, and the one with a Tensor Memory.
+"""The language zoo: the plain Transformer and its variants, those with another attention, and the Tensor Memory.
 
 Legend: W words in the vocabulary, L layers, C channels and K chunk size of the memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -13,38 +13,49 @@ from torch import nn
 
 from tensormem.layers.attention import CausalAttention
 from tensormem.layers.block import Block, GatedFusion
+from tensormem.layers.linear import LinearAttention
+from tensormem.layers.local import LocalAttention
 from tensormem.layers.positions import PositionsKind, check_kind
 from tensormem.layers.stack import Stack, Threading
+from tensormem.layers.transformer_xl import RelativeKind, SegmentAttention
 from tensormem.memory import TensorMemory
 from tensormem.models.language_model import LanguageModel
 
 AttentionDropout = Literal["matched", "paper"]
 
 
-def _attention_blocks(
+def _blocks(num_layers: int, make: Callable[[], Block]) -> list[Block]:
+    if num_layers < 1:
+        raise ValueError(f"num_layers={num_layers} must be at least 1")
+    return [make() for _ in range(num_layers)]
+
+
+def _attention(
     dim: int,
-    num_layers: int,
     num_heads: int,
-    mlp_ratio: float,
     dropout: float,
     positions: PositionsKind,
     attn_dropout: AttentionDropout,
-) -> list[Block]:
+    window: int | None,
+) -> nn.Module:
     check_kind(positions)
-    if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers} must be at least 1")
+    rotary = positions == "rope"
+    # The published rotary models drop no attention weights, unlike those that they are compared with.
+    on_weights = _on_weights(dropout, attn_dropout, published=not rotary)
+    if window is None:
+        return CausalAttention(dim, num_heads, on_weights, rotary)
+    return LocalAttention(dim, num_heads, window, on_weights, rotary)
+
+
+def _on_weights(dropout: float, attn_dropout: AttentionDropout, published: bool) -> float:
+    """Dropout on the attention weights; published says whether the published model has any."""
     if attn_dropout not in get_args(AttentionDropout):
         raise ValueError(f"attn_dropout={attn_dropout!r} is unknown; choose one of {get_args(AttentionDropout)}")
-    # The published rotary models drop no attention weights, unlike those that they are compared with.
-    on_weights = 0.0 if attn_dropout == "paper" and positions == "rope" else dropout
-    return [
-        Block(dim, CausalAttention(dim, num_heads, on_weights, rotary=positions == "rope"), mlp_ratio, dropout)
-        for _ in range(num_layers)
-    ]
+    return dropout if published or attn_dropout == "matched" else 0.0
 
 
 class BaseLM(LanguageModel):
-    """The plain pre-norm Transformer.
+    """The plain pre-norm Transformer: `base`; with a window `local`, and with rotary positions too `local_rope`.
 
     Args:
         vocab_size: W.
@@ -55,6 +66,8 @@ class BaseLM(LanguageModel):
         dropout: on the embedding, the attention weights and both branches of each block.
         positions: ``learned``, ``rope`` or ``none``.
         attn_dropout: ``matched``: every model drops attention weights alike; ``paper``: rotary ones don't.
+        window: tokens that each one attends to, itself included; None for all before it.
+        sandwich: a second LayerNorm, after the attention (`base_sln`).
         **kwargs: see LanguageModel (max_length, init).
     """
 
@@ -69,9 +82,15 @@ class BaseLM(LanguageModel):
         dropout: float = 0.2,
         positions: PositionsKind = "learned",
         attn_dropout: AttentionDropout = "matched",
+        window: int | None = None,
+        sandwich: bool = False,
         **kwargs: Any,
     ) -> None:
-        blocks = _attention_blocks(dim, num_layers, num_heads, mlp_ratio, dropout, positions, attn_dropout)
+        def block() -> Block:
+            mixer = _attention(dim, num_heads, dropout, positions, attn_dropout, window)
+            return Block(dim, mixer, mlp_ratio, dropout, sandwich)
+
+        blocks = _blocks(num_layers, block)
         super().__init__(vocab_size, dim, Stack(blocks, dim), positions=positions, dropout=dropout, **kwargs)
 
 
@@ -93,6 +112,8 @@ class TensorLM(LanguageModel):
         dropout: on the embedding, the attention weights, each branch and the memory's contribution.
         positions: ``learned``, ``rope`` or ``none``.
         attn_dropout: ``matched``: every model drops attention weights alike; ``paper``: rotary ones don't.
+        window: tokens that each one attends to, itself included (`tensor_local`); None for all before it.
+        sandwich: a second LayerNorm, after the attention (`tensor_sln`).
         **kwargs: see LanguageModel (max_length, init).
     """
 
@@ -113,9 +134,15 @@ class TensorLM(LanguageModel):
         dropout: float = 0.2,
         positions: PositionsKind = "learned",
         attn_dropout: AttentionDropout = "matched",
+        window: int | None = None,
+        sandwich: bool = False,
         **kwargs: Any,
     ) -> None:
-        blocks = _attention_blocks(dim, num_layers, num_heads, mlp_ratio, dropout, positions, attn_dropout)
+        def block() -> Block:
+            mixer = _attention(dim, num_heads, dropout, positions, attn_dropout, window)
+            return Block(dim, mixer, mlp_ratio, dropout, sandwich)
+
+        blocks = _blocks(num_layers, block)
         memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
         stack = Stack(blocks, dim, memory, threading, gamma, dropout)
         super().__init__(vocab_size, dim, stack, positions=positions, dropout=dropout, **kwargs)
@@ -158,6 +185,92 @@ class BaseWideLM(BaseLM):
         # One more hidden unit costs each layer two rows of dim weights and a bias.
         units = round(mlp_ratio * dim) + round(extra / (num_layers * (2 * dim + 1)))
         super().__init__(vocab_size, dim, num_layers, num_heads, mlp_ratio=units / dim, **kwargs)
+
+
+class LinearLM(LanguageModel):
+    """The Transformer with linear attention, whose state has a fixed size: `linear`.
+
+    Args:
+        vocab_size: W.
+        dim: width of the tokens.
+        num_layers: L.
+        num_heads: attention heads.
+        mlp_ratio: width of the MLP over dim.
+        dropout: on the embedding and both branches of each block.
+        positions: ``learned``, ``rope`` or ``none``.
+        attn_dropout: makes no difference: linear attention has no weights to drop.
+        **kwargs: see LanguageModel (max_length, init).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int = 384,
+        num_layers: int = 8,
+        num_heads: int = 8,
+        *,
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.2,
+        positions: PositionsKind = "learned",
+        attn_dropout: AttentionDropout = "matched",
+        **kwargs: Any,
+    ) -> None:
+        check_kind(positions)
+        _on_weights(dropout, attn_dropout, published=False)
+        blocks = _blocks(
+            num_layers,
+            lambda: Block(dim, LinearAttention(dim, num_heads, rotary=positions == "rope"), mlp_ratio, dropout),
+        )
+        super().__init__(vocab_size, dim, Stack(blocks, dim), positions=positions, dropout=dropout, **kwargs)
+
+
+class TransformerXL(LanguageModel):
+    """The Transformer that attends to cached segments as well (Dai et al. 2019): `transformer_xl`.
+
+    It is made to be trained on streams, each batch going on from the state of the one before.
+
+    Args:
+        vocab_size: W.
+        dim: width of the tokens.
+        num_layers: L.
+        num_heads: attention heads.
+        segment: tokens of a segment.
+        memory_length: tokens before a segment that each layer keeps.
+        relative: ``bias`` (the authors') or ``relative`` (the original); see SegmentAttention.
+        mlp_ratio: width of the MLP over dim.
+        dropout: on the embedding, the attention weights and both branches of each block.
+        positions: ``none``, for distances are known already; ``learned`` and ``rope`` add to that.
+        attn_dropout: ``matched``: every model drops attention weights alike; ``paper``: this one doesn't.
+        **kwargs: see LanguageModel (max_length, init).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int = 384,
+        num_layers: int = 8,
+        num_heads: int = 8,
+        *,
+        segment: int = 512,
+        memory_length: int = 512,
+        relative: RelativeKind = "bias",
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.2,
+        positions: PositionsKind = "none",
+        attn_dropout: AttentionDropout = "matched",
+        **kwargs: Any,
+    ) -> None:
+        check_kind(positions)
+        on_weights = _on_weights(dropout, attn_dropout, published=False)
+
+        def block() -> Block:
+            mixer = SegmentAttention(
+                dim, num_heads, segment, memory_length, relative, on_weights, rotary=positions == "rope"
+            )
+            return Block(dim, mixer, mlp_ratio, dropout)
+
+        stack = Stack(_blocks(num_layers, block), dim)
+        super().__init__(vocab_size, dim, stack, positions=positions, dropout=dropout, **kwargs)
 
 
 def _num_parameters(module: nn.Module) -> int:

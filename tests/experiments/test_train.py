@@ -117,15 +117,16 @@ def test_checkpoints_load_with_weights_only(data_root, tmp_path):
         assert torch.load(folder_of(config) / name, weights_only=True)["state_dict"]
 
 
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(data_root, tmp_path):
+@pytest.mark.parametrize("model", ["tensor", "transformer_xl"])
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, data_root, tmp_path):
     """SIGKILL, after a step drawn anew each time: no handler runs, nothing is flushed."""
     # Steps 4 and 8 are those of an evaluation; the checkpoints are at 3, 6 and 9.
     last_step = random.choice([4, 6, 8, 10])
     print(f"killed after step {last_step}")
-    whole = train.run(tiny(data_root, tmp_path / "whole", "model=language/tensor"))
+    whole = train.run(tiny(data_root, tmp_path / "whole", f"model=language/{model}"))
 
-    killed = tiny(data_root, tmp_path / "killed", "model=language/tensor")
-    command = [sys.executable, "-m", "experiments.train", *TINY, "model=language/tensor"]
+    killed = tiny(data_root, tmp_path / "killed", f"model=language/{model}")
+    command = [sys.executable, "-m", "experiments.train", *TINY, f"model=language/{model}"]
     command += [f"data.root={Path(data_root).resolve()}", f"runs.root={tmp_path / 'killed'}"]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_same_threads()
@@ -143,7 +144,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(data_root, tmp_p
     resumed = train.run(killed)
 
     for name in ("last.ckpt", "best.ckpt"):
-        expected = torch.load(folder_of(tiny(data_root, tmp_path / "whole", "model=language/tensor")) / name)
+        expected = torch.load(folder_of(tiny(data_root, tmp_path / "whole", f"model=language/{model}")) / name)
         actual = torch.load(folder_of(killed) / name)
         for key, value in expected["state_dict"].items():
             assert torch.equal(actual["state_dict"][key], value), f"{key} of {name}"

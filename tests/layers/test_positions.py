@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tensormem.layers.positions import LearnedPositions, RotaryPositions, check_kind
-from tests.helpers import EXACT_FLOAT64, assert_close
+from tests.helpers import EXACT_FLOAT64, FLOAT32, assert_close
 
 
 def make_learned(max_length=6, dim=4):
@@ -14,6 +14,21 @@ def make_learned(max_length=6, dim=4):
     with torch.no_grad():
         positions.weight.copy_(torch.arange(max_length * dim, dtype=torch.float64).reshape(max_length, dim))
     return positions
+
+
+def test_rotary_positions_are_those_of_llama():
+    """Against the published implementation in transformers, which pairs components e and e + E/2 as ours does."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    head_dim, num_tokens, offset = 8, 50, 7
+    queries, keys = torch.randn(2, 2, 3, num_tokens, head_dim, generator=torch.Generator().manual_seed(0)).unbind()
+    position = torch.arange(offset, offset + num_tokens, dtype=torch.float32)
+    angle = torch.outer(position, 10_000.0 ** (-torch.arange(0, head_dim, 2) / head_dim))
+    angle = torch.cat([angle, angle], dim=-1)[None]
+    expected = apply_rotary_pos_emb(queries, keys, angle.cos(), angle.sin())
+    rotary = RotaryPositions(head_dim)
+    for actual, published in zip((rotary(queries, offset), rotary(keys, offset)), expected, strict=True):
+        assert_close(actual, published, "rotated", FLOAT32)
 
 
 def test_learned_positions_start_at_zero():

@@ -10,7 +10,14 @@ from torch.utils.data import DataLoader
 
 from experiments.wikitext.corpus import load_corpus
 from experiments.wikitext.vocabulary import Vocabulary
-from experiments.wikitext.windows import RandomWindows, evaluation_batches, num_targets, random_windows
+from experiments.wikitext.windows import (
+    ORDERS,
+    TrainingWindows,
+    evaluation_batches,
+    num_targets,
+    random_windows,
+    stream_windows,
+)
 
 # Token = position, so that a batch shows where it was cut.
 STREAM = torch.arange(1000)
@@ -67,13 +74,42 @@ def test_a_window_that_just_fits() -> None:
 
 
 def test_resuming_gives_the_batches_of_an_uninterrupted_run() -> None:
-    whole = take(RandomWindows(STREAM, 7, 5, seed=3), 9)
-    assert_same(take(RandomWindows(STREAM, 7, 5, seed=3, start=4), 5), whole[4:])
+    whole = take(TrainingWindows(STREAM, 7, 5, seed=3), 9)
+    assert_same(take(TrainingWindows(STREAM, 7, 5, seed=3, start=4), 5), whole[4:])
+
+
+def test_streams_go_on_where_they_ended_and_read_everything_alike() -> None:
+    batches = [stream_windows(STREAM, 7, 5, seed=3, index=index) for index in range(999)]
+    for (_, before), (inputs, targets) in itertools.pairwise(batches):
+        # Where the text begins again, the last token is a target only and the first an input only.
+        assert torch.equal(inputs[:, 0], before[:, -1] % 999)
+        assert torch.equal(targets[:, :-1] % 999, inputs[:, 1:])
+    read = torch.cat([inputs for inputs, _ in batches], dim=1)
+    assert all(torch.bincount(row, minlength=999).tolist() == [7] * 999 for row in read)
+    assert sorted(set(read[:, 0].diff().remainder(999).tolist())) == [199, 200]
+
+
+def test_streams_start_where_the_seed_says() -> None:
+    starts = {int(stream_windows(STREAM, 7, 5, seed, index=0)[0][0, 0]) for seed in range(20)}
+    assert len(starts) > 15
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_resumes_and_shares_out_its_rows(order: str) -> None:
+    whole = take(TrainingWindows(STREAM, 7, 6, seed=3, order=order), 5)
+    assert_same(take(TrainingWindows(STREAM, 7, 6, seed=3, start=2, order=order), 3), whole[2:])
+    share = take(TrainingWindows(STREAM, 7, 6, seed=3, rank=1, world_size=2, order=order), 5)
+    assert_same(share, [(inputs[1::2], targets[1::2]) for inputs, targets in whole])
+
+
+def test_an_unknown_order_is_refused() -> None:
+    with pytest.raises(ValueError, match="order='backwards'"):
+        TrainingWindows(STREAM, 7, 6, seed=3, order="backwards")
 
 
 @pytest.mark.parametrize("start", [0, 3])
 def test_spawned_workers_give_the_batches_of_one_process(start: int) -> None:
-    dataset = RandomWindows(STREAM, 7, 5, seed=3, start=start)
+    dataset = TrainingWindows(STREAM, 7, 5, seed=3, start=start)
     loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="spawn")
     iterator = iter(loader)
     found = take(iterator, 7)
@@ -83,8 +119,8 @@ def test_spawned_workers_give_the_batches_of_one_process(start: int) -> None:
 
 
 def test_processes_share_out_the_rows_of_one_batch() -> None:
-    whole = take(RandomWindows(STREAM, 7, 6, seed=3), 3)
-    shares = [take(RandomWindows(STREAM, 7, 6, seed=3, rank=r, world_size=3), 3) for r in range(3)]
+    whole = take(TrainingWindows(STREAM, 7, 6, seed=3), 3)
+    shares = [take(TrainingWindows(STREAM, 7, 6, seed=3, rank=r, world_size=3), 3) for r in range(3)]
     for index, (inputs, targets) in enumerate(whole):
         rows = torch.stack([share[index][0] for share in shares], dim=1).flatten(0, 1)
         assert torch.equal(rows, inputs)
@@ -92,7 +128,7 @@ def test_processes_share_out_the_rows_of_one_batch() -> None:
 
 
 def test_the_dataset_pickles() -> None:
-    dataset = RandomWindows(STREAM, 7, 5, seed=3, start=2)
+    dataset = TrainingWindows(STREAM, 7, 5, seed=3, start=2)
     assert_same(take(pickle.loads(pickle.dumps(dataset)), 2), take(dataset, 2))
 
 
@@ -148,7 +184,7 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="7 tokens are too few for one window of 7"):
         random_windows(STREAM[:7], 7, 5, 0, 0)
     with pytest.raises(ValueError, match="7 tokens are too few for one window of 7"):
-        RandomWindows(STREAM[:7], 7, 5, 0)
+        TrainingWindows(STREAM[:7], 7, 5, 0)
     with pytest.raises(ValueError, match="1 tokens are too few for evaluation=full"):
         evaluation_batches(STREAM[:1], 7, 5, "full")
     with pytest.raises(ValueError, match=r"255 tokens are too few for evaluation=paper.*at least 256"):
@@ -158,7 +194,7 @@ def test_bad_arguments_are_named() -> None:
     for window, batch_size, name in ((0, 5, "window=0"), (7, 0, "batch_size=0")):
         for call in (
             lambda w, b: random_windows(STREAM, w, b, 0, 0),
-            lambda w, b: RandomWindows(STREAM, w, b, 0),
+            lambda w, b: TrainingWindows(STREAM, w, b, 0),
             lambda w, b: evaluation_batches(STREAM, w, b, "full"),
         ):
             with pytest.raises(ValueError, match=name):
@@ -166,6 +202,6 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="seed=-1"):
         random_windows(STREAM, 7, 5, -1, 0)
     with pytest.raises(ValueError, match="start=-1"):
-        RandomWindows(STREAM, 7, 5, 0, start=-1)
+        TrainingWindows(STREAM, 7, 5, 0, start=-1)
     with pytest.raises(ValueError, match="batch_size=5 can't be shared out to process 0 of 2"):
-        RandomWindows(STREAM, 7, 5, 0, rank=0, world_size=2)
+        TrainingWindows(STREAM, 7, 5, 0, rank=0, world_size=2)
