@@ -6,7 +6,7 @@ Legend: B batch, T positions of a window.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from experiments.checkpoints import BUILT_FROM
 from experiments.training import Training
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
@@ -57,14 +58,24 @@ class LanguageTask(pl.LightningModule):
         training: optimiser and schedule.
         window: T, the longest window.
         seed: with the step, seeds the dropout: a resumed run draws what an uninterrupted one does.
+        built_from: the config's sections `network` and `data`, in plain containers, for the checkpoints; None: they
+            do not say what builds their model.
     """
 
-    def __init__(self, model: LanguageModel, training: Training, window: int, seed: int) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        training: Training,
+        window: int,
+        seed: int,
+        built_from: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self.training_settings = training
         self.window = window
         self.seed = seed
+        self.built_from = built_from
         self.validation_nats = NatsByPosition(window)
         self.test_nats = NatsByPosition(window)
         self.validation_targets = 0
@@ -89,6 +100,11 @@ class LanguageTask(pl.LightningModule):
     def audit(self) -> AuditReport:
         """Audit the model as it is now."""
         return audit(self.model, self.model.output_weight.shape[0], audit_lengths(self.window))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what builds the model."""
+        if self.built_from is not None:
+            checkpoint[BUILT_FROM] = {**self.built_from, "vocab_size": self.model.output_weight.shape[0]}
 
     def configure_optimizers(self) -> Any:
         """AdamW with warmup and cosine."""
