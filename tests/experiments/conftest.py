@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments import train
-from experiments.runs import run_folder
-from tests.experiments.composing import composed
+from tests.experiments.composing import finished_run
 
 _RESULT: dict[str, Any] = {
     "schema_version": 1,
@@ -74,32 +72,23 @@ _RESULT: dict[str, Any] = {
 }
 
 
-# Trained to be loaded: what the words are worth does not matter.
-_TWO_STEPS = [
-    "scale=smoke",
-    "training.steps=2",
-    "training.evaluate_every=1",
-    "training.warmup_steps=0",
-    "data.batch_size=2",
-    "data.window=32",
-    "data.max_eval_tokens=100",
-    "trainer.accelerator=cpu",
-    "trainer.checkpoint_every=1",
-    "logger.mode=disabled",
-]
-
-
-def finished_run(root: Path, *overrides: str) -> Path:
-    """The folder of a run of two steps in windows of 32, trained for the tests."""
-    config = composed(*_TWO_STEPS, f"runs.root={root}", *overrides)
-    train.run(config)
-    return run_folder(train.resolve(config))
-
-
 @pytest.fixture(scope="session")
 def symbols_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a finished run of `tensor` on the generated language."""
     return finished_run(tmp_path_factory.mktemp("runs"), "corpus=synthetic", "model=language/tensor")
+
+
+@pytest.fixture(scope="session")
+def words_run(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a finished run of `base` on WikiText-2."""
+    return finished_run(tmp_path_factory.mktemp("runs"), f"data.root={data_root}")
+
+
+@pytest.fixture(scope="session")
+def characters_run(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a finished run of `base` on tiny Shakespeare, with rotary positions."""
+    overrides = ["corpus=shakespeare", "model.network.positions=rope", f"data.root={data_root}"]
+    return finished_run(tmp_path_factory.mktemp("runs"), *overrides)
 
 
 @pytest.fixture
