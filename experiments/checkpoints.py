@@ -17,6 +17,8 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 LAST = "last.ckpt"
 BEST = "best.ckpt"
+# The key of what builds the model: a checkpoint must be usable without the folder that it was made in.
+BUILT_FROM = "built_from"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -102,7 +102,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
         choices = list(override.sweep_string_iterator()) if override.is_sweep_override() else [override.value()]
         for choice in choices:
             if choice not in groups[key]:
-                raise ConfigError(f"{key}={choice}: no such choice{_nearest(str(choice), groups[key])}")
+                raise ConfigError(f"{key}={choice}: no such choice{nearest(str(choice), groups[key])}")
         chosen.append(f"{'+' if override.is_add() else ''}{key}={choices[0]}")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = OmegaConf.to_container(compose("config", overrides=chosen), resolve=False)
@@ -111,7 +111,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
         key = override.key_or_group
         if override.is_add() or override.is_delete() or key.startswith("hydra") or key in known:
             continue
-        raise ConfigError(f"{key} is unknown{_nearest(key, [*known, *groups])}")
+        raise ConfigError(f"{key} is unknown{nearest(key, [*known, *groups])}")
 
 
 def _groups() -> dict[str, list[str]]:
@@ -136,7 +136,7 @@ def _check_section(path: str, section: Mapping[str, Any], known: Mapping[str, An
     for key, value in section.items():
         if key not in known:
             raise ConfigError(
-                f"{path}.{key} is unknown{_nearest(f'{path}.{key}', [f'{path}.{name}' for name in known])}"
+                f"{path}.{key} is unknown{nearest(f'{path}.{key}', [f'{path}.{name}' for name in known])}"
             )
         _check_value(f"{path}.{key}", value, known[key])
 
@@ -151,7 +151,8 @@ def _check_value(key: str, value: Any, annotation: Any) -> None:
         ) from error
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """How an error about an unknown name ends: the one that was meant, or all if they are few, or nothing."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not close:

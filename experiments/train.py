@@ -114,7 +114,8 @@ def run(config: DictConfig) -> dict[str, Any]:
         OmegaConf.save(config, folder / "config.yaml", resolve=True)
         pl.seed_everything(resolved["seed"], verbose=False)
         network = instantiate(config.model.network, vocab_size=data.vocab_size)
-        task = LanguageTask(network, training, data.window, resolved["seed"], carry=data.order == "stream")
+        built_from = {"network": resolved["model"]["network"], "data": _portable(resolved)["data"]}
+        task = LanguageTask(network, training, data.window, resolved["seed"], data.order == "stream", built_from)
         logger = make_logger(
             folder=folder,
             group=resolved["name"],

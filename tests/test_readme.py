@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import figures, tables
-from tests.experiments.composing import composed
+from experiments import figures, generate, tables, train
+from experiments.runs import run_folder
+from tests.experiments.composing import composed, finished_run
 
 ROOT = Path(__file__).resolve().parents[1]
 WIKITEXT = ROOT / "experiments" / "wikitext" / "README.md"
@@ -61,6 +62,20 @@ def test_figure_commands_run(command, tmp_path):
     words[words.index("--output") + 1] = str(tmp_path)
     assert figures.main(words) == 0
     assert list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.generate" in command])
+def test_generating_commands_run(command, data_root, tmp_path, capsys):
+    words = shlex.split(command)[3:]
+    place = next(place for place, word in enumerate(words) if word.startswith("checkpoint="))
+    trained = [shlex.split(line)[3:] for line in commands() if "experiments.train" in line and "scale=cpu" in line]
+    folders = [run_folder(train.resolve(composed(*overrides))) for overrides in trained]
+    assert Path(words[place].removeprefix("checkpoint=")).name in [folder.name for folder in folders]
+    # A run of two steps takes the place of the one that the README trains, with positions for the text's length.
+    overrides = ["model=language/tensor", "model.network.max_length=64", f"data.root={data_root}"]
+    words[place] = f"checkpoint={finished_run(tmp_path, *overrides)}"
+    assert generate.main(words) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("the history of ")
 
 
 def test_every_command_is_tested():

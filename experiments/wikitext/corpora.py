@@ -29,16 +29,14 @@ class TokenCorpus:
 
     Attributes:
         tokens: (N,) int64 ids of ``train``, ``validation`` and ``test``.
-        vocab_size: number of ids.
+        vocabulary: what the ids stand for: words, characters or numbered symbols.
         origin: where it came from, without a path.
-        vocabulary: the words, for WikiText-2.
         source: the true source, for a generated corpus.
     """
 
     tokens: dict[str, Tensor]
-    vocab_size: int
+    vocabulary: Vocabulary
     origin: str
-    vocabulary: Vocabulary | None = None
     source: MarkovSource | None = None
 
 
@@ -80,11 +78,12 @@ def load_tokens(
         tokens = {
             split: source.sample(count, seed=number) for number, (split, count) in enumerate(_SYNTHETIC_TOKENS.items())
         }
-        return TokenCorpus(tokens, source.num_symbols, "generated", source=source)
+        symbols = Vocabulary.of_names("symbols", [str(symbol) for symbol in range(source.num_symbols)])
+        return TokenCorpus(tokens, symbols, "generated", source)
     if corpus == "shakespeare":
-        tokens, num_characters, origin = load_characters(root, download)
-        return TokenCorpus(tokens, num_characters, origin)
+        tokens, alphabet, origin = load_characters(root, download)
+        return TokenCorpus(tokens, Vocabulary.of_names("characters", alphabet, separator=""), origin)
     text = load_corpus(root, download, expected_counts)
     words = Vocabulary.build(vocabulary, text)
     tokens = {split: words.encode(lines) for split, lines in text.splits.items()}
-    return TokenCorpus(tokens, words.size, text.source, vocabulary=words)
+    return TokenCorpus(tokens, words, text.source)

@@ -129,16 +129,13 @@ class LanguageData(pl.LightningDataModule):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words of WikiText-2; raises RuntimeError before `setup`, and for a corpus that has none."""
-        vocabulary = self._require_setup().vocabulary
-        if vocabulary is None:
-            raise RuntimeError(f"corpus={self.corpus} has no vocabulary of words")
-        return vocabulary
+        """What the ids stand for; raises RuntimeError before `setup`."""
+        return self._require_setup().vocabulary
 
     @property
     def vocab_size(self) -> int:
         """Number of token ids, which is the number of embedding rows; raises RuntimeError before `setup`."""
-        return self._require_setup().vocab_size
+        return self._require_setup().vocabulary.size
 
     @property
     def source(self) -> str:

@@ -21,7 +21,7 @@ FRACTIONS = (0.9, 0.05, 0.05)
 DOWNLOAD_SECONDS = 20.0
 
 
-def load_characters(root: str | Path | None, download: bool = True) -> tuple[dict[str, Tensor], int, str]:
+def load_characters(root: str | Path | None, download: bool = True) -> tuple[dict[str, Tensor], list[str], str]:
     """The splits as ids of characters.
 
     Args:
@@ -29,7 +29,7 @@ def load_characters(root: str | Path | None, download: bool = True) -> tuple[dic
         download: whether the text may be fetched when there is no local file.
 
     Returns:
-        (N,) int64 ids of each split, the number of distinct characters, and where the text came from.
+        (N,) int64 ids of each split, the character of each id, and where the text came from.
 
     Raises:
         DatasetNotFoundError: no local file, and no download.
@@ -48,11 +48,12 @@ def load_characters(root: str | Path | None, download: bool = True) -> tuple[dic
             f"{FILE} has {len(raw):,} bytes and SHA-256 {found}; tiny Shakespeare has {NUM_CHARACTERS:,} and {SHA256}"
         )
     text = raw.decode("ascii")
-    alphabet = {character: index for index, character in enumerate(sorted(set(text)))}
-    ids = torch.tensor([alphabet[character] for character in text])
+    alphabet = sorted(set(text))
+    index = {character: index for index, character in enumerate(alphabet)}
+    ids = torch.tensor([index[character] for character in text])
     first, second = round(FRACTIONS[0] * len(ids)), round((FRACTIONS[0] + FRACTIONS[1]) * len(ids))
     parts = ids[:first], ids[first:second], ids[second:]
-    return dict(zip(SPLITS, parts, strict=True)), len(alphabet), source
+    return dict(zip(SPLITS, parts, strict=True)), alphabet, source
 
 
 def _download() -> bytes:

@@ -6,7 +6,7 @@ Legend: B batch, T positions of a window.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map, tree_structure, tree_unflatten
 from torchmetrics import Metric
 
+from experiments.checkpoints import BUILT_FROM
 from experiments.training import Training
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
@@ -60,9 +61,19 @@ class LanguageTask(pl.LightningModule):
         seed: with the step, seeds the dropout: a resumed run draws what an uninterrupted one does.
         carry: start each window from the state that the one before left, without its gradient, and not from an empty
             one. The batches must be streams (`LanguageData(order="stream")`).
+        built_from: the config's sections `network` and `data`, in plain containers, for the checkpoints; None: they
+            do not say what builds their model.
     """
 
-    def __init__(self, model: LanguageModel, training: Training, window: int, seed: int, carry: bool = False) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        training: Training,
+        window: int,
+        seed: int,
+        carry: bool = False,
+        built_from: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self.training_settings = training
@@ -71,6 +82,7 @@ class LanguageTask(pl.LightningModule):
         self.carry = carry
         self._train_state: LanguageState | None = None
         self._evaluation_state: LanguageState | None = None
+        self.built_from = built_from
         self.validation_nats = NatsByPosition(window)
         self.test_nats = NatsByPosition(window)
         self.validation_targets = 0
@@ -95,6 +107,13 @@ class LanguageTask(pl.LightningModule):
     def audit(self) -> AuditReport:
         """Audit the model as it is now."""
         return audit(self.model, self.model.output_weight.shape[0], audit_lengths(self.window))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what builds the model, and the state that the next training batch starts from."""
+        if self.built_from is not None:
+            checkpoint[BUILT_FROM] = {**self.built_from, "vocab_size": self.model.output_weight.shape[0]}
+        if self._train_state is not None:
+            checkpoint["carried"] = tree_leaves(self._train_state)
 
     def configure_optimizers(self) -> Any:
         """AdamW with warmup and cosine."""
@@ -121,11 +140,6 @@ class LanguageTask(pl.LightningModule):
         for layer, gate in self.model.gates.items():
             self.log(f"gate/layer_{layer}", gate)
         return loss
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the state that the next training batch starts from."""
-        if self._train_state is not None:
-            checkpoint["carried"] = tree_leaves(self._train_state)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from the state that was kept."""

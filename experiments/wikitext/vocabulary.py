@@ -1,7 +1,7 @@
-"""The three WikiText-2 vocabularies: ``paper`` (with its bug), ``paper_fixed`` and ``standard``."""
+"""What the ids of a corpus stand for; WikiText-2 has three: ``paper`` (with its bug), ``paper_fixed``, ``standard``."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -24,11 +24,12 @@ class Vocabulary:
     """A map from words to ids, and the names of the ids.
 
     Attributes:
-        kind: ``paper``, ``paper_fixed`` or ``standard``; see `Vocabulary.build`.
+        kind: ``paper``, ``paper_fixed`` or ``standard`` (see `Vocabulary.build`), or that of `Vocabulary.of_names`.
         words: name of each id; two words that share an id are joined by `` | ``.
         appends_eos: whether `encode` ends each line with ``<eos>``.
         unknown_id: id of a word that is not in ``ids``; None: such a word is an error.
         ids: id of each known word.
+        separator: what stands between two words of a text.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Vocabulary:
     appends_eos: bool
     unknown_id: int | None
     ids: Mapping[str, int] = field(repr=False, compare=False)
+    separator: str = " "
 
     @property
     def size(self) -> int:
@@ -47,6 +49,20 @@ class Vocabulary:
         if not 0 <= index < self.size:
             raise IndexError(f"token id {index} is not in 0..{self.size - 1} of vocabulary '{self.kind}'")
         return self.words[index]
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, known or not: between white space, or single characters."""
+        return text.split() if self.separator else list(text)
+
+    def text(self, indices: Iterable[int]) -> str:
+        """The names of ids as one text."""
+        return self.separator.join(self.word(index) for index in indices)
+
+    @classmethod
+    def of_names(cls, kind: str, names: Sequence[str], separator: str = " ") -> "Vocabulary":
+        """A closed vocabulary (another word is an error): id k is that of ``names[k]``."""
+        ids = {name: index for index, name in enumerate(names)}
+        return cls(kind, tuple(names), appends_eos=False, unknown_id=None, ids=ids, separator=separator)
 
     @classmethod
     def build(cls, kind: str, corpus: Corpus, limit: int = DEFAULT_LIMIT) -> "Vocabulary":
@@ -99,9 +115,13 @@ class Vocabulary:
         try:
             return self.ids[word]
         except KeyError:
+            fix = (
+                "vocabulary=paper_fixed, or the official files"
+                if self.kind in KINDS
+                else f"its {self.size} {self.kind}"
+            )
             raise ValueError(
-                f"word {word!r} is not in vocabulary '{self.kind}', which has no id for unknown words: "
-                "use vocabulary=paper_fixed, or the official files"
+                f"word {word!r} is not in vocabulary '{self.kind}', which has no id for unknown words: use {fix}"
             ) from None
 
 

@@ -143,14 +143,28 @@ class LanguageModel(nn.Module):
         num_tokens: int,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
+        top_k: int | None = None,
     ) -> Int[Tensor, "B total"]:
         """Continue each row of tokens by num_tokens, one at a time; temperature 0 takes the likeliest word.
 
         Works in evaluation mode, whatever mode the model is in.
 
+        Args:
+            tokens: what to continue.
+            num_tokens: how many to add.
+            temperature: divides the logits; finite, not negative.
+            generator: draws the words.
+            top_k: draw among the so many likeliest words only; None: among all.
+
         Raises:
-            ValueError: the model carries no state, or the positions end before the text does.
+            ValueError: an argument out of range; the model carries no state; the learned positions end before the
+                text does (said before anything is generated).
         """
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"temperature={temperature} must be finite and not negative (0: the likeliest word)")
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k={top_k} must be at least 1, or None to draw among all words")
+        self._require_positions(tokens.shape[1], num_tokens)
         was_training = self.training
         self.eval()
         try:
@@ -158,15 +172,23 @@ class LanguageModel(nn.Module):
             following = tokens
             for _ in range(num_tokens):
                 logits, state = self(following, state)
-                last = logits[:, -1].float()
-                if temperature == 0:
-                    following = last.argmax(-1, keepdim=True)
-                else:
-                    following = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
+                following = _draw(logits[:, -1].float(), temperature, generator, top_k)
                 tokens = torch.cat([tokens, following], dim=1)
             return tokens
         finally:
             self.train(was_training)
+
+    def _require_positions(self, given: int, num_tokens: int) -> None:
+        if self.positions is None or num_tokens < 1:
+            return
+        # The last new token is not fed back, so it needs no position.
+        fit = max(self.positions.max_length - given + 1, 0)
+        if num_tokens > fit:
+            raise ValueError(
+                f"num_tokens={num_tokens} after {given} given tokens is too long: positions=learned ends at "
+                f"{self.positions.max_length} tokens, so {fit} fit; lower num_tokens, shorten what is given, or train "
+                "with positions=rope or positions=none"
+            )
 
     def _init_tuned(self) -> None:
         std = 0.02
@@ -183,3 +205,17 @@ class LanguageModel(nn.Module):
         for block in self.stack.blocks:
             nn.init.normal_(block.mixer.output.weight, std=residual_std)
             nn.init.normal_(block.mlp.output.weight, std=residual_std)
+
+
+def _draw(
+    logits: Float[Tensor, "B W"], temperature: float, generator: torch.Generator | None, top_k: int | None
+) -> Int[Tensor, "B 1"]:
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    if top_k is not None:
+        values, words = logits.topk(min(top_k, logits.shape[-1]), dim=-1)
+        # Scattered back, so that a top_k of all words draws what no top_k draws.
+        logits = torch.full_like(logits, -math.inf).scatter(-1, words, values)
+    # Less the largest, which changes no probability: a low temperature would take the logits beyond float32.
+    logits = logits - logits.amax(-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

@@ -1,10 +1,13 @@
-"""Composed configs for tests, as the command line composes them."""
+"""Composed configs for tests, as the command line composes them, and runs of them."""
+
+from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from experiments import resolvers
+from experiments import resolvers, train
 from experiments.resolvers import CONF
+from experiments.runs import run_folder
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -17,3 +20,25 @@ def composed(*overrides: str) -> DictConfig:
 def choices(group: str) -> list[str]:
     """The names of all configs of a group, e.g. `model/language`."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+# Trained to be loaded: what the words are worth does not matter.
+_TWO_STEPS = [
+    "scale=smoke",
+    "training.steps=2",
+    "training.evaluate_every=1",
+    "training.warmup_steps=0",
+    "data.batch_size=2",
+    "data.window=32",
+    "data.max_eval_tokens=100",
+    "trainer.accelerator=cpu",
+    "trainer.checkpoint_every=1",
+    "logger.mode=disabled",
+]
+
+
+def finished_run(root: Path, *overrides: str) -> Path:
+    """The folder of a run of two steps in windows of 32, trained for the tests."""
+    config = composed(*_TWO_STEPS, f"runs.root={root}", *overrides)
+    train.run(config)
+    return run_folder(train.resolve(config))

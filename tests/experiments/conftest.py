@@ -1,13 +1,16 @@
-"""A valid result, as a run on WikiText-2 writes it, for tests to spoil."""
+"""A valid result, as a run on WikiText-2 writes it, for tests to spoil; and finished runs to load."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.experiments.composing import finished_run
 
 _RESULT: dict[str, Any] = {
     "schema_version": 1,
@@ -67,6 +70,25 @@ _RESULT: dict[str, Any] = {
         "stopped_early": False,
     },
 }
+
+
+@pytest.fixture(scope="session")
+def symbols_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a finished run of `tensor` on the generated language."""
+    return finished_run(tmp_path_factory.mktemp("runs"), "corpus=synthetic", "model=language/tensor")
+
+
+@pytest.fixture(scope="session")
+def words_run(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a finished run of `base` on WikiText-2."""
+    return finished_run(tmp_path_factory.mktemp("runs"), f"data.root={data_root}")
+
+
+@pytest.fixture(scope="session")
+def characters_run(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a finished run of `base` on tiny Shakespeare, with rotary positions."""
+    overrides = ["corpus=shakespeare", "model.network.positions=rope", f"data.root={data_root}"]
+    return finished_run(tmp_path_factory.mktemp("runs"), *overrides)
 
 
 @pytest.fixture

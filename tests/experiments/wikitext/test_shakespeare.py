@@ -12,12 +12,11 @@ from experiments.wikitext.shakespeare import NUM_CHARACTERS, load_characters
 
 
 def test_the_real_text(data_root):
-    splits, num_characters, origin = load_characters(data_root, download=False)
-    assert num_characters == 65
+    splits, alphabet, origin = load_characters(data_root, download=False)
+    assert len(alphabet) == 65
     assert [len(splits[split]) for split in ("train", "validation", "test")] == [1_003_855, 55_769, 55_770]
     assert sum(map(len, splits.values())) == NUM_CHARACTERS
     text = (data_root / "shakespeare" / "input.txt").read_text()
-    alphabet = sorted(set(text))
     assert "".join(alphabet[index] for index in splits["train"][:14]) == "First Citizen:"
     assert "".join(alphabet[index] for index in splits["test"][-20:]) == text[-20:]
     assert origin == "local file"
@@ -30,8 +29,10 @@ def test_as_a_data_module(data_root):
     assert data.floor is None
     inputs, targets = next(iter(data.train_dataloader()))
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
-    with pytest.raises(RuntimeError, match="no vocabulary of words"):
-        _ = data.vocabulary
+    start = "First Citizen:\nBefore we"
+    ids = data.vocabulary.encode([data.vocabulary.split(start)])
+    assert torch.equal(ids, data.train_tokens[: len(start)])
+    assert data.vocabulary.text(ids.tolist()) == start
 
 
 def test_another_text_is_refused(tmp_path):

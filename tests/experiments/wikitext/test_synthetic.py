@@ -89,6 +89,17 @@ def test_the_floor_is_over_the_very_targets_of_the_evaluation(evaluation):
     assert data.vocab_size == 24
 
 
+def test_the_symbols_are_written_as_numbers():
+    data = LanguageData(root=None, corpus="synthetic", vocabulary="symbols", window=20)
+    data.setup()
+    symbols = data.vocabulary
+    assert symbols.size == data.vocab_size == MarkovSource().num_symbols
+    assert symbols.text([0, 11, 7]) == "0 11 7"
+    assert symbols.encode([symbols.split(" 0 11\n7")]).tolist() == [0, 11, 7]
+    with pytest.raises(ValueError, match=r"'24' is not in vocabulary 'symbols'.*use its 24 symbols"):
+        symbols.encode([["24"]])
+
+
 def test_the_splits_are_different_text():
     data = LanguageData(root=None, corpus="synthetic", vocabulary="symbols", window=20)
     data.setup()
