@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,11 @@ def test_the_pictures_of_the_readmes_are_there():
     for readme in READMES:
         for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme.read_text()):
             assert (readme.parent / picture).is_file(), f"{readme.name}: {picture}"
+
+
+def test_a_table_is_ruled_for_the_columns_of_its_head():
+    for readme in READMES:
+        lines = readme.read_text().splitlines()
+        for head, rule in pairwise(lines):
+            if re.fullmatch(r"\|( ?:?-+:? ?\|)+", rule):
+                assert head.count("|") == rule.count("|"), f"{readme}: {head}"
