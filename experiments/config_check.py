@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypedDict
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.utils import get_object
+from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,7 +41,7 @@ _TOP_LEVEL: dict[str, Any] = {"name": str, "seed": int, "allow_noncausal": bool}
 
 def parameters_of(target: str) -> dict[str, Any]:
     """Names and annotations of all that a target takes, what it passes on to its base classes included."""
-    callable_ = get_object(target)
+    callable_ = resolve_name(target)
     layers = [callable_]
     if inspect.isclass(callable_):
         layers = [base.__init__ for base in inspect.getmro(callable_)[:-1] if "__init__" in vars(base)]
@@ -56,7 +61,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     """Check a resolved config's keys and the kinds of their values.
 
     Raises:
-        ConfigError: an unknown key, or a value of the wrong kind.
+        ConfigError: an unknown key, a value of the wrong kind, or a `_target_` that can't be imported.
     """
     for key, annotation in _TOP_LEVEL.items():
         _check_value(key, config[key], annotation)
@@ -67,7 +72,13 @@ def check_config(config: Mapping[str, Any]) -> None:
         ("data", config["data"]),
         ("training", config["training"]),
     ):
-        known = parameters_of(section["_target_"])
+        try:
+            known = parameters_of(section["_target_"])
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"{path}._target_={section['_target_']}: {error}. Give the class as module.Class; "
+                "a module outside the checkout needs its folder in PYTHONPATH"
+            ) from error
         _check_section(path, {key: value for key, value in section.items() if key != "_target_"}, known)
     logger = {key: hint for key, hint in typing.get_type_hints(make_logger).items() if key in ("mode", "project")}
     _check_section("logger", config["logger"], logger)
@@ -80,17 +91,25 @@ def check_config(config: Mapping[str, Any]) -> None:
         raise ConfigError(f"trainer.devices={trainer['devices']}: a run takes one device; start a run per device")
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def check_overrides(overrides: Sequence[str], config_dir: str | None = None) -> None:
     """Check that what overrides name exists, before Hydra says no more than that it does not.
 
     Args:
-        overrides: Hydra overrides, as on the command line.
+        overrides: Hydra overrides, as on the command line; `hydra.searchpath` adds folders to `conf/`.
+        config_dir: Hydra's `--config-dir`, one more such folder.
 
     Raises:
-        ConfigError: an unknown key, group or choice of a group.
+        ConfigError: an unknown key, group or choice of a group, or a `config_dir` that is no folder.
     """
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise ConfigError(f"--config-dir={config_dir}: no such folder; give the one that holds model/")
     parsed = OverridesParser.create().parse_overrides([text for text in overrides if not text.startswith("-")])
-    groups = _groups()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        _check_parsed(parsed, _search_path(parsed, config_dir))
+
+
+def _check_parsed(parsed: Sequence[Override], search_path: Sequence[str]) -> None:
+    groups = _groups(search_path)
     chosen, values = [], []
     for override in parsed:
         key = override.key_or_group
@@ -104,8 +123,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
             if choice not in groups[key]:
                 raise ConfigError(f"{key}={choice}: no such choice{nearest(str(choice), groups[key])}")
         chosen.append(f"{'+' if override.is_add() else ''}{key}={choices[0]}")
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = OmegaConf.to_container(compose("config", overrides=chosen), resolve=False)
+    config = OmegaConf.to_container(compose("config", overrides=[*search_path, *chosen]), resolve=False)
     known = set(_paths(config))
     for override in values:
         key = override.key_or_group
@@ -114,14 +132,30 @@ def check_overrides(overrides: Sequence[str]) -> None:
         raise ConfigError(f"{key} is unknown{nearest(key, [*known, *groups])}")
 
 
-def _groups() -> dict[str, list[str]]:
-    """The config groups and their choices."""
-    groups: dict[str, list[str]] = {}
-    for folder in CONF.iterdir():
-        if folder.is_dir():
-            files = folder.rglob("*.yaml")
-            groups[folder.name] = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in files)
-    return groups
+def _search_path(parsed: Sequence[Override], config_dir: str | None) -> list[str]:
+    """The override that makes Hydra look outside `conf/` too, or nothing."""
+    added = [
+        folder for override in parsed if override.key_or_group == "hydra.searchpath" for folder in override.value()
+    ]
+    if config_dir is not None:
+        added.append(f"file://{Path(config_dir).resolve()}")
+    return [f"hydra.searchpath={json.dumps(added, ensure_ascii=False)}"] if added else []
+
+
+def _groups(search_path: Sequence[str]) -> dict[str, list[str]]:
+    """The config groups and their choices, in `conf/` and on the search path; Hydra must be initialised."""
+    loader = GlobalHydra.instance().config_loader()
+
+    def members(group: str, kind: ObjectType) -> list[str]:
+        return loader.get_group_options(group, kind, "config", list(search_path))
+
+    def choices(group: str) -> list[str]:
+        nested = [
+            f"{inner}/{name}" for inner in members(group, ObjectType.GROUP) for name in choices(f"{group}/{inner}")
+        ]
+        return sorted([*members(group, ObjectType.CONFIG), *nested])
+
+    return {group: choices(group) for group in members("", ObjectType.GROUP) if group != "hydra"}
 
 
 def _paths(config: Any, prefix: str = "") -> Iterable[str]:

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 # Keys that change where or how fast a run goes, never what it computes.
@@ -131,11 +132,8 @@ def _is_plain(value: Any) -> bool:
 
 def _defaults(target: str) -> dict[str, Any]:
     """Defaults of the keyword arguments that a class passes on to its bases, or of a function."""
-    # Imported here, so that tables can be asked for their help without loading all that a run needs.
-    from hydra.utils import get_object
-
     found: dict[str, Any] = {}
-    callable_ = get_object(target)
+    callable_ = resolve_name(target)
     candidates = (
         [c for c in inspect.getmro(callable_)[:-1] if "__init__" in vars(c)] if inspect.isclass(callable_) else []
     )

@@ -212,7 +212,15 @@ def _row(label: str, causal: bool, members: Sequence[Result]) -> Row:
 def _parts(config: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a row, without what is at its default: a key that came later must not part old runs from new ones."""
     parts = {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
-    return {name: without_defaults(part) for name, part in parts.items()}
+    return {name: _canonical(part) for name, part in parts.items()}
+
+
+def _canonical(part: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return without_defaults(part)
+    except (ImportError, AttributeError):
+        # A class of somebody else, or one that is no more: the table is still that of the files.
+        return dict(part)
 
 
 def _settings(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import hydra
 import pytorch_lightning as pl
 import torch
+from hydra._internal.utils import get_args_parser  # the parser that Hydra itself is about to use
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -192,7 +193,8 @@ def main(config: DictConfig) -> None:
 
 if __name__ == "__main__":
     try:
-        check_overrides([argument for argument in sys.argv[1:] if "=" in argument])
+        given = get_args_parser().parse_args()
+        check_overrides([override for override in given.overrides if "=" in override], given.config_dir)
     except ConfigError as error:
         sys.exit(f"error: {error}")
     main()

@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,14 @@ WIKITEXT = ROOT / "experiments" / "wikitext" / "README.md"
 READMES = [ROOT / "README.md", *sorted((ROOT / "experiments").glob("*/README.md"))]
 
 
+# What is typed here needs files that the section shows; tests/test_add_a_baseline.py does all of it.
+ADD_A_BASELINE = re.compile(r"^## Add a baseline\n.*?(?=^## )", re.DOTALL | re.MULTILINE)
+
+
 def blocks(language):
     for readme in READMES:
-        yield from re.findall(rf"```{language}\n(.*?)```", readme.read_text(), flags=re.DOTALL)
+        text = ADD_A_BASELINE.sub("", readme.read_text())
+        yield from re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 def commands():
@@ -116,3 +122,11 @@ def test_the_pictures_of_the_readmes_are_there():
     for readme in READMES:
         for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme.read_text()):
             assert (readme.parent / picture).is_file(), f"{readme.name}: {picture}"
+
+
+def test_a_table_is_ruled_for_the_columns_of_its_head():
+    for readme in READMES:
+        lines = readme.read_text().splitlines()
+        for head, rule in pairwise(lines):
+            if re.fullmatch(r"\|( ?:?-+:? ?\|)+", rule):
+                assert head.count("|") == rule.count("|"), f"{readme}: {head}"

@@ -39,6 +39,41 @@ def test_what_exists_passes(overrides):
     check_overrides(overrides)
 
 
+@pytest.fixture
+def mine(tmp_path):
+    """A folder outside the checkout with a model in it, laid out as conf/ is."""
+    (tmp_path / "model" / "language").mkdir(parents=True)
+    text = "defaults: [/model/language/base@_here_, _self_]\nname: mine\nnetwork: {depth: 3}\n"
+    (tmp_path / "model" / "language" / "mine.yaml").write_text(text)
+    return tmp_path
+
+
+def test_a_folder_outside_the_checkout_adds_choices_and_keys(mine):
+    overrides = ["model=language/mine", "model.network.depth=4"]
+    check_overrides(overrides, config_dir=str(mine))
+    check_overrides([*overrides, f"hydra.searchpath=[file://{mine}]"])
+    with pytest.raises(ConfigError, match=r"model=language/mine: no such choice"):
+        check_overrides(overrides)
+    with pytest.raises(ConfigError, match=r"model\.network\.dept is unknown; did you mean model\.network\.depth\?"):
+        check_overrides(["model=language/mine", "model.network.dept=4"], config_dir=str(mine))
+    with pytest.raises(ConfigError, match=r"did you mean language/mine\?"):
+        check_overrides(["model=language/mime"], config_dir=str(mine))
+    # What is in the checkout is still there.
+    check_overrides(["model=language/tensor"], config_dir=str(mine))
+
+
+def test_a_config_dir_that_is_no_folder_is_named():
+    with pytest.raises(ConfigError, match=r"--config-dir=nowhere: no such folder"):
+        check_overrides(["seed=1"], config_dir="nowhere")
+
+
+@pytest.mark.parametrize("target", ["nowhere.MyLM", "tensormem.models.language.MyLM"])
+def test_a_class_that_is_not_there(target):
+    message = rf"model\.network\._target_={target}: .*Give the class as module\.Class.*PYTHONPATH"
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
+        check_config(resolve(composed(f"model.network._target_={target}")))
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -36,6 +36,16 @@ def test_a_planned_run_is_the_one_that_training_does(tmp_path):
     assert "model=language/tensor" in run.overrides
 
 
+def test_a_model_outside_the_checkout_is_planned_where_it_is_named(tmp_path):
+    folder = tmp_path / "mine" / "model" / "language"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("defaults: [/model/language/base@_here_, _self_]\nname: mine\n")
+    search = f"hydra.searchpath=[file://{tmp_path / 'mine'}]"
+    (run,) = planned(tmp_path, search, "model=language/mine")
+    assert run.name == "mine-seed0"
+    assert search in run.overrides
+
+
 def test_an_unknown_benchmark_is_named():
     with pytest.raises(ValueError, match=r"'wikitxt' is unknown; choose one of quickstart, wikitext$"):
         plan("wikitxt")

@@ -145,6 +145,16 @@ def test_a_key_that_came_later_does_not_part_old_runs_from_new_ones(make_result)
     assert [(row.model, row.seeds) for row in group.rows] == [("base", (0, 1))]
 
 
+@pytest.mark.parametrize("target", ["nowhere.MyLM", "tensormem.models.language.GoneLM"])
+def test_a_model_whose_class_is_not_here_has_its_row(make_result, target, capfd):
+    results = [make_result(model="mine", seed=seed) for seed in (0, 1)]
+    for result in results:
+        result["config"]["model"]["network"] = {"_target_": target, "dim": 8}
+    (group,) = group_results([make_result(), *results])
+    assert [(row.model, row.seeds) for row in group.rows] == [("base", (0,)), ("mine", (0, 1))]
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("change", [{"state_bytes__window": 16}, {"metrics__test_targets": 700}])
 def test_another_window_or_a_cut_evaluation_is_another_table(make_result, change):
     assert len(group_results([make_result(), make_result(config_hash="b", **change)])) == 2
