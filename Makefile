@@ -17,8 +17,10 @@ help: ## show this page
 	@echo
 	@echo "Variables:"
 	@echo "  PYTHON=$(PYTHON)       interpreter that makes .venv (3.11 or later)"
+	@echo "  MODELS=base,tensor   reproduce-wikitext: only these models (default: all)"
+	@echo "  SCALE=smoke          reproduce-wikitext: smoke, cpu or paper (default: paper with CUDA, else cpu)"
 	@echo "  ARGS='...'           handed on by quickstart, reproduce-wikitext, tables, figures, dashboard, benchmark-scan"
-	@echo "                       e.g. make reproduce-wikitext ARGS='scale=smoke'"
+	@echo "                       e.g. make reproduce-wikitext ARGS='seed=0,1,2'"
 	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
 	@echo "Environment:"
 	@echo "  TENSORMEM_DATA       folder with the data sets (wikitext-2/ and so on)"
@@ -40,7 +42,7 @@ quickstart: $(STAMP) ## see the leak in five minutes: tiny models on a language 
 	$(BIN)/python -m experiments.reproduce quickstart $(ARGS)
 
 reproduce-wikitext: $(STAMP) ## train the WikiText-2 models, then print the table beside the paper's numbers
-	$(BIN)/python -m experiments.reproduce wikitext $(ARGS)
+	$(BIN)/python -m experiments.reproduce wikitext $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE)) $(ARGS)
 
 tables: $(STAMP) ## print the WikiText-2 table from the result files
 	$(BIN)/python -m experiments.tables wikitext $(ARGS)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.checkpoints import LAST
 from experiments.config_check import check_overrides
 from experiments.figures import draw_all
+from experiments.overall import OverallProgress, duration, run_relayed
 from experiments.resolvers import CONF
 from experiments.results import read_result
 from experiments.runs import run_folder
@@ -144,8 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.reproduce", description=__doc__)
     parser.add_argument("benchmark", help="the table, e.g. wikitext")
     parser.add_argument("--plan", action="store_true", help="say what would run, and stop")
+    parser.add_argument("--models", help="only these of the table's models, e.g. base,tensor")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides for every run, e.g. scale=smoke seed=0,1")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     try:
         return _reproduce(options)
     except KeyboardInterrupt:
@@ -155,21 +157,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _reproduce(options: argparse.Namespace) -> int:
     try:
-        check_overrides(options.overrides)
-        runs = plan(options.benchmark, options.overrides)
-        _announce(runs)
+        overrides = [*options.overrides, *_chosen(options.models)]
+        check_overrides(overrides)
+        runs = plan(options.benchmark, overrides)
+        minutes = _announce(runs)
     except USER_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.plan:
         return 0
     failed = []
+    to_do = [run for run in runs if not run.finished]
+    overall = OverallProgress([minutes[run.folder] for run in to_do], [run.steps_done for run in to_do])
     for number, run in enumerate(runs, start=1):
         if run.finished:
             continue
         command = [sys.executable, "-m", "experiments.train", *run.overrides]
         print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
-        status = subprocess.run(command).returncode
+        status = run_relayed(command, os.environ | {"PYTHONUNBUFFERED": "1"}, overall)
         if status == INTERRUPTED:
             raise KeyboardInterrupt
         if status:
@@ -190,8 +195,15 @@ def _reproduce(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _announce(runs: Sequence[PlannedRun]) -> None:
-    """Print the plan, and find out before any training whether the data is there."""
+def _chosen(models: str | None) -> list[str]:
+    """The override that takes the place of the table's models."""
+    if models is None:
+        return []
+    return ["model=" + ",".join(f"language/{name.strip()}" for name in models.split(","))]
+
+
+def _announce(runs: Sequence[PlannedRun]) -> dict[Path, float]:
+    """Print the plan, and find out before any training whether the data is there; minutes of each run to be done."""
     config = runs[0].config
     data = instantiate(config.data)
     data.setup()
@@ -201,7 +213,7 @@ def _announce(runs: Sequence[PlannedRun]) -> None:
     print(
         f"Scale {scale}{asked}; data: {data.source}; runs under {config.runs.root}. Timing a few steps of each model."
     )
-    total = 0.0
+    minutes_of: dict[Path, float] = {}
     speeds: dict[str, float] = {}
     for run in runs:
         settings = run.config.training
@@ -214,12 +226,16 @@ def _announce(runs: Sequence[PlannedRun]) -> None:
             speeds[run.config.model.name] = measure_speed(run.config, data.vocab_size)
         speed = speeds[run.config.model.name]
         minutes = estimate_minutes(run, speed, num_validation, num_test)
-        total += minutes
+        minutes_of[run.folder] = minutes
         start = f"resumes at step {run.steps_done}, " if run.steps_done else ""
         print(line + f"{start}about {minutes:.0f} min at {speed:,.0f} tokens/s", flush=True)
     print(
-        f"About {total:.0f} min in all. Interrupt at any time: the same command goes on where it stopped.", flush=True
+        f"{len(runs)} runs, {len(minutes_of)} to do: about {duration(sum(minutes_of.values()))} at scale {scale}. "
+        "SCALE=smoke takes a minute a model; MODELS=base,tensor restricts. Interrupt at any time: the same command "
+        "goes on where it stopped.",
+        flush=True,
     )
+    return minutes_of
 
 
 def _steps_done(folder: Path) -> int:

@@ -64,17 +64,21 @@ def test_a_run_that_was_cut_off_counts_what_is_left(tmp_path):
     assert rest == pytest.approx((3 * 84 + 1.75 * 700 / 3) / 6000)
 
 
-def test_one_command_from_nothing_to_the_table(data_root, tmp_path, capfd):
-    arguments = ["wikitext", *TINY, "training.steps=4", f"data.root={data_root}", f"runs.root={tmp_path}"]
+@pytest.mark.parametrize("models", ["base,tensor,tensor_depth", pytest.param(None, marks=pytest.mark.slow)])
+def test_one_command_from_nothing_to_the_table(models, data_root, tmp_path, capfd):
+    overrides = [*TINY, "training.steps=4", f"data.root={data_root}", f"runs.root={tmp_path}"]
+    arguments = ["wikitext", *([] if models is None else ["--models", models]), *overrides]
+    expected = choices("model/language") if models is None else models.split(",")
     assert reproduce.main(arguments) == 0
     out = capfd.readouterr().out
     assert "Scale smoke; data: local files" in out
-    assert "in all" in out
+    assert f"{len(expected)} runs, {len(expected)} to do: about" in out
+    assert "overall [" in out
     rows = [line for line in out.splitlines() if line.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows] == [
         "model",
         "---",
-        *(model for model in choices("model/language") if model != "tensor_depth"),
+        *(model for model in expected if model != "tensor_depth"),
         "_not causal: can't be ranked with the rows above_",
         "tensor_depth",
     ]
@@ -83,9 +87,9 @@ def test_one_command_from_nothing_to_the_table(data_root, tmp_path, capfd):
     assert list(tmp_path.glob("wikitext/figures/*.png"))
 
     # Cut one run back to unfinished: the others are not run again.
-    (base,) = plan("wikitext", [*arguments[1:], "model=language/base"])
+    (base,) = plan("wikitext", [*overrides, "model=language/base"])
     stamp = (base.folder / train.RESULT).stat().st_mtime_ns
-    (tensor,) = plan("wikitext", [*arguments[1:], "model=language/tensor"])
+    (tensor,) = plan("wikitext", [*overrides, "model=language/tensor"])
     before = json.loads((tensor.folder / train.RESULT).read_text())
     shutil.rmtree(tensor.folder)
     assert reproduce.main(arguments) == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,45 +16,24 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import nn
 
-from experiments import resolvers
 from tensormem.audit import audit
+from tensormem.memory.kernels import compiler_found
 from tensormem.models.language import BaseLM, TensorLM
-from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients, randomise
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
-STEMS = sorted(path.stem for path in (CONF / "model" / "language").glob("*.yaml"))
-VOCABULARY, BATCH, LENGTH = 11, 2, 14
-POSITIONS = ["learned", "rope", "none"]
-_NETWORKS = {}
-
-
-def network(stem):
-    """The model's composed block of the config; composing takes a while, so once per model."""
-    if stem not in _NETWORKS:
-        resolvers.register()
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            _NETWORKS[stem] = compose("config", overrides=[f"model=language/{stem}", "scale=smoke"]).model.network
-    return _NETWORKS[stem]
-
-
-def make(stem, vocab_size=VOCABULARY, **changes):
-    """The model of a YAML with some settings changed, in evaluation mode."""
-    torch.manual_seed(0)
-    return instantiate(network(stem), vocab_size=vocab_size, _convert_="all", **changes).eval()
-
-
-def make_random(stem, **changes):
-    model = make(stem, **changes).double()
-    randomise(model, torch.Generator().manual_seed(1))
-    return model
-
-
-def make_tokens(length=LENGTH, vocab_size=VOCABULARY, seed=2):
-    return torch.randint(vocab_size, (BATCH, length), generator=torch.Generator().manual_seed(seed))
-
-
-STREAMING = [stem for stem in STEMS if make(stem).streaming == "token"]
-ONE_CALL = [stem for stem in STEMS if make(stem).streaming == "none"]
+from tests.helpers import EXACT_FLOAT64, FLOAT32, assert_all_close, assert_close, gradients
+from tests.models.zoo import (
+    BATCH,
+    CONF,
+    LENGTH,
+    ONE_CALL,
+    POSITIONS,
+    STEMS,
+    STREAMING,
+    VOCABULARY,
+    make,
+    make_random,
+    make_tokens,
+    network,
+)
 
 
 def tensors(state, path=""):
@@ -90,9 +68,10 @@ SPLITS = {"single": [1] * LENGTH} | {f"random{seed}": random_sizes(LENGTH, seed)
 
 
 def test_the_walk_finds_the_models_that_are_known():
-    assert len(STEMS) >= 3
+    assert len(STEMS) >= 11
     assert {"base", "tensor", "tensor_depth"} <= set(STEMS)
-    assert {"base", "tensor"} <= set(STREAMING)
+    assert {"base", "base_sln", "base_wide", "tensor", "tensor_sln", "tensor_local"} <= set(STREAMING)
+    assert {"local", "local_rope", "transformer_xl", "linear"} <= set(STREAMING)
     assert "tensor_depth" in ONE_CALL
 
 
@@ -173,91 +152,6 @@ def test_a_state_may_be_used_again(stem):
     model(make_tokens(5, seed=9), state)
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(state).items())
     assert torch.equal(model(tokens[:, 7:], state)[0], first)
-
-
-@pytest.mark.parametrize("stem", STREAMING)
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_generate_takes_the_likeliest_word_of_a_full_forward_at_each_step(stem, positions):
-    model, tokens = make_random(stem, positions=positions), make_tokens(5)
-    expected = tokens
-    for _ in range(8):
-        expected = torch.cat([expected, model(expected)[0][:, -1].argmax(-1, keepdim=True)], dim=1)
-    assert torch.equal(model.generate(tokens, 8, temperature=0.0), expected)
-
-
-@pytest.mark.parametrize("stem", STREAMING)
-def test_generate_goes_on_and_is_the_same_with_the_same_generator(stem):
-    model, tokens = make_random(stem), make_tokens(5)
-    first, again, other = (
-        model.generate(tokens, 20, generator=torch.Generator().manual_seed(seed)) for seed in (4, 4, 5)
-    )
-    assert first.shape == (BATCH, 25)
-    assert torch.equal(first[:, :5], tokens)
-    assert 0 <= int(first.min()) <= int(first.max()) < VOCABULARY
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(model.generate(tokens, 0), tokens)
-
-
-def test_generate_draws_from_the_softmax_at_the_temperature():
-    """Many equal rows of one step against the probabilities that the logits say."""
-    model, rows, temperature = make_random("base"), 4000, 2.0
-    tokens = make_tokens(3)[:1].expand(rows, -1)
-    drawn = model.generate(tokens, 1, temperature, torch.Generator().manual_seed(0))[:, -1]
-    expected = (model(tokens[:1])[0][0, -1] / temperature).softmax(-1)
-    shares = torch.bincount(drawn, minlength=VOCABULARY) / rows
-    # Five standard deviations of a share of 4,000 draws.
-    assert (shares - expected).abs().max() < 5 * math.sqrt(0.25 / rows)
-    assert (expected - 1 / VOCABULARY).abs().max() > 0.1
-
-
-def test_generate_with_top_k_draws_from_the_likeliest_alone():
-    model, rows, k = make_random("base"), 4000, 3
-    tokens = make_tokens(3)[:1].expand(rows, -1)
-    drawn = model.generate(tokens, 1, 2.0, torch.Generator().manual_seed(0), top_k=k)[:, -1]
-    values, words = (model(tokens[:1])[0][0, -1] / 2.0).topk(k)
-    shares = torch.bincount(drawn, minlength=VOCABULARY) / rows
-    assert shares[words].sum() == 1
-    # Five standard deviations of a share of 4,000 draws.
-    assert (shares[words] - values.softmax(-1)).abs().max() < 5 * math.sqrt(0.25 / rows)
-
-
-def test_generate_with_the_extremes_of_top_k_and_temperature():
-    model, tokens = make_random("base"), make_tokens(5)
-    likeliest = model.generate(tokens, 8, temperature=0.0)
-    assert torch.equal(model.generate(tokens, 8, top_k=1), likeliest)
-    assert torch.equal(model.float().generate(tokens, 8, temperature=1e-38), likeliest)
-    drawn = [
-        model.generate(tokens, 8, generator=torch.Generator().manual_seed(3), top_k=top_k)
-        for top_k in (None, VOCABULARY, VOCABULARY + 1)
-    ]
-    assert all(torch.equal(other, drawn[0]) for other in drawn[1:])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"top_k": 0}, "top_k=0 must be at least 1"),
-        ({"top_k": -3}, "top_k=-3 must be at least 1"),
-        ({"temperature": -0.5}, r"temperature=-0\.5 must be finite and not negative"),
-        ({"temperature": math.nan}, "temperature=nan"),
-        ({"temperature": math.inf}, "temperature=inf"),
-    ],
-)
-def test_generate_refuses_what_it_cannot_draw_by(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make("base").generate(make_tokens(5), 2, **arguments)
-
-
-def test_generate_says_before_it_starts_how_many_tokens_fit(monkeypatch):
-    model = make("base", positions="learned", max_length=LENGTH)
-    # The last token is never fed back: one more fits than there are positions left.
-    assert model.generate(make_tokens(5), LENGTH - 4).shape == (BATCH, LENGTH + 1)
-    monkeypatch.setattr(model, "hidden", lambda *_: pytest.fail("it started"))
-    with pytest.raises(ValueError, match=rf"num_tokens=30 after 5 given tokens.* {LENGTH - 4} fit"):
-        model.generate(make_tokens(5), 30)
-    with pytest.raises(ValueError, match=r"num_tokens=1 after 20 given tokens.* 0 fit"):
-        model.generate(make_tokens(20), 1)
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -426,6 +320,49 @@ def test_weights_load_into_a_model_built_anew(stem):
     other = copy.deepcopy(make(stem).double())
     other.load_state_dict(model.state_dict())
     assert torch.equal(other(make_tokens())[0], model(make_tokens())[0])
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_half_precision_gives_no_nan(stem):
+    model, tokens = make(stem).train(), make_tokens()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = nn.functional.cross_entropy(model(tokens)[0].flatten(0, 1).float(), tokens.flatten())
+    loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+    assert loss.isfinite()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiler_found("cpu"), reason="torch.compile needs a C++ compiler")
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_compiled_model_is_the_eager_one(stem, unchecked):
+    model, tokens = make(stem), make_tokens()
+    compiled = torch.compile(model)
+    with torch.no_grad():
+        assert_close(compiled(tokens)[0], model(tokens)[0], "logits", FLOAT32)
+
+
+# Counted by hand for base: 5 x 8 words, 6 x 8 positions, two blocks of 872 and a LayerNorm. A second LayerNorm is 16 a
+# block; transformer_xl has no positions but 2 heads x (64 + 64) distances a block.
+NUM_PARAMETERS = {
+    "base": 1848,
+    "base_sln": 1880,
+    "local": 1848,
+    "local_rope": 1800,
+    "linear": 1848,
+    "transformer_xl": 2312,
+}
+
+
+@pytest.mark.parametrize(("stem", "expected"), NUM_PARAMETERS.items())
+def test_the_number_of_parameters(stem, expected):
+    model = make(stem, vocab_size=5, dim=8, num_layers=2, num_heads=2, max_length=6)
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+
+
+def test_base_wide_has_the_parameters_of_tensor_within_a_hundredth():
+    wide, tensor = (sum(p.numel() for p in make(stem).parameters()) for stem in ("base_wide", "tensor"))
+    assert abs(wide - tensor) < 0.01 * tensor
 
 
 SIZES = {"vocab_size": 5, "dim": 8, "num_layers": 2, "num_heads": 2}
