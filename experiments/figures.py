@@ -22,12 +22,18 @@ from experiments.tables import BENCHMARKS, Row, group_results, load_results
 # Okabe and Ito's palette, which stays distinct under the common colour deficiencies. A model keeps its colour
 # in every figure, whatever else is drawn.
 PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#7F7F7F")
+# Variants of a model have a lighter or darker shade of its colour.
 COLOURS = {
     "base": "#000000",
+    "base_sln": "#999999",
+    "base_wide": "#555555",
     "tensor": "#0072B2",
+    "tensor_sln": "#7FB8DB",
+    "tensor_local": "#003F63",
     "tensor_depth": "#D55E00",
     "tensor_time": "#009E73",
     "local": "#E69F00",
+    "local_rope": "#8F6300",
     "linear": "#56B4E9",
     "transformer_xl": "#CC79A7",
 }
