@@ -96,6 +96,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
         for name, row in results["models"].items():
             axes.plot(results["positions"], row[key], "o-", markersize=3, color=colour(name), label=name)
         axes.set(xscale="log", yscale="log", xlabel="position in the sequence", ylabel=label)
+        if key == "tokens_per_second":
+            # Within one power of ten.
+            axes.set(yscale="linear", ylim=(0, None))
         axes.grid(alpha=0.25)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", frameon=False)
     figure.savefig(path, dpi=150)

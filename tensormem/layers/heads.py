@@ -13,7 +13,7 @@ def split_heads(
     x: Float[Tensor, "B N channels"], num_heads: int, count: int
 ) -> tuple[Float[Tensor, "B num_heads N E"], ...]:
     """Several projections that lie side by side, each cut into heads."""
-    heads = x.reshape(*x.shape[:2], count, num_heads, -1)
+    heads = x.unflatten(-1, (count, num_heads, x.shape[-1] // (count * num_heads)))
     return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
 

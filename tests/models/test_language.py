@@ -143,6 +143,15 @@ def test_a_split_has_the_gradients_of_one_call(stem, positions):
 
 
 @pytest.mark.parametrize("stem", STREAMING)
+def test_a_call_of_no_tokens_changes_nothing(stem):
+    model, tokens = make_random(stem), make_tokens()
+    for state in (model.init_state(BATCH), model(tokens)[1]):
+        logits, after = model(tokens[:, :0], state)
+        assert logits.shape == (BATCH, 0, VOCABULARY)
+        assert_all_close(tensors(after), tensors(state), EXACT_FLOAT64)
+
+
+@pytest.mark.parametrize("stem", STREAMING)
 def test_a_state_may_be_used_again(stem):
     """Branches of one prefix: a call must leave the state it was given alone."""
     model, tokens = make_random(stem), make_tokens()
