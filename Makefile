@@ -54,8 +54,8 @@ dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
 	$(BIN)/python scripts/dashboard.py $(ARGS)
 
 benchmark-scan: $(STAMP) ## measure the scan on this machine against the textbook loop, then a training step
-	$(BIN)/python scripts/benchmark_scan.py $(ARGS)
-	$(BIN)/python scripts/benchmark_training.py
+	MALLOC_ARENA_MAX=1 $(BIN)/python scripts/benchmark_scan.py $(ARGS)
+	MALLOC_ARENA_MAX=1 $(BIN)/python scripts/benchmark_training.py
 
 # Two workers with a thread each: more would only wait for one another on the small tensors of the tests.
 test: $(STAMP) ## run the fast tests

@@ -36,6 +36,8 @@ from experiments.training import Training
 from experiments.wikitext.task import LanguageTask
 
 _TIMED_STEPS = 3
+# Lines as they come; and what `tensormem.runtime` says of pools of memory.
+_CHILD = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"}
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _reproduce(options: argparse.Namespace) -> int:
             continue
         command = [sys.executable, "-m", "experiments.train", *run.overrides]
         print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
-        status = run_relayed(command, os.environ | {"PYTHONUNBUFFERED": "1"}, overall)
+        status = run_relayed(command, os.environ | _CHILD, overall)
         if status == INTERRUPTED:
             raise KeyboardInterrupt
         if status:

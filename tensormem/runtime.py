@@ -17,6 +17,9 @@ def keep_freed_memory() -> bool:
     allocates the same blocks each time and can spend a fifth of its time so. Call it once, before training. The
     process keeps what it once needed, up to 2 GiB that are free.
 
+    It does not reach the pools of memory that threads have of their own, the backward pass's among them. The variable
+    MALLOC_ARENA_MAX=1, set before a process starts, gives it a single one.
+
     Returns:
         Whether it took effect; False where the C library isn't glibc.
     """
