@@ -143,6 +143,7 @@ def test_it_keeps_the_contract_of_the_zoo(domain, checkout):
     assert int(passed[1]) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", [domain for domain, example in examples().items() if "--config-dir" in example.text])
 def test_both_files_may_lie_outside_the_checkout(domain, checkout):
     example = example_of(domain)

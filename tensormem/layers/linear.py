@@ -81,8 +81,6 @@ class LinearAttention(nn.Module):
         """Attend from each new token to all tokens seen and to itself."""
         state = self.init_state(x.shape[0], x.device) if state is None else state
         require_batch(state.products, "products", x)
-        if not x.shape[1]:
-            return x, state
         position = int(state.position)
         projected = self.qkv(x)
         # Sums over a whole sequence need more than half precision.

@@ -75,8 +75,6 @@ class LocalAttention(nn.Module):
         """Attend from each new token to the tokens of its window, the cached ones included."""
         state = self.init_state(x.shape[0], x.device) if state is None else state
         require_batch(state.keys, "keys", x)
-        if not x.shape[1]:
-            return x, state
         position = int(state.position)
         queries, keys, values = split_heads(self.qkv(x), self.num_heads, 3)
         if self.rotary is not None:

@@ -115,6 +115,8 @@ class LanguageModel(nn.Module):
         Raises:
             ValueError: a state where the model carries none; a position beyond those that were learned.
         """
+        if state is not None and not tokens.shape[1]:
+            return self.embedding(tokens), state
         position = 0 if state is None else int(state.position)
         x = self.embedding(tokens)
         if self.positions is not None:

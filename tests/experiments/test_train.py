@@ -117,7 +117,7 @@ def test_checkpoints_load_with_weights_only(data_root, tmp_path):
         assert torch.load(folder_of(config) / name, weights_only=True)["state_dict"]
 
 
-@pytest.mark.parametrize("model", ["tensor", "transformer_xl"])
+@pytest.mark.parametrize("model", [pytest.param("tensor", marks=pytest.mark.slow), "transformer_xl"])
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, data_root, tmp_path):
     """SIGKILL, after a step drawn anew each time: no handler runs, nothing is flushed."""
     # Steps 4 and 8 are those of an evaluation; the checkpoints are at 3, 6 and 9.
