@@ -108,6 +108,14 @@ class LanguageTask(pl.LightningModule):
         """Audit the model as it is now."""
         return audit(self.model, self.model.output_weight.shape[0], audit_lengths(self.window))
 
+    def on_fit_start(self) -> None:
+        """Refuse to carry states in several processes: a checkpoint would hold those of one of them."""
+        if self.carry and self.trainer.world_size > 1:
+            raise ValueError(
+                f"data.order=stream carries a state and needs one process, not {self.trainer.world_size}: set "
+                "trainer.devices=1"
+            )
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what builds the model, and the state that the next training batch starts from."""
         if self.built_from is not None:

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from tensormem.layers.heads import check_heads, merge_heads, require_batch, split_heads
-from tensormem.layers.positions import RotaryPositions
+from tensormem.layers.heads import HeadedAttention, merge_heads, require_batch, split_heads
 
 
 class AttentionState(NamedTuple):
@@ -28,7 +27,7 @@ class AttentionState(NamedTuple):
     values: Tensor
 
 
-class CausalAttention(nn.Module):
+class CausalAttention(HeadedAttention):
     """Multi-head causal self-attention over the cache and the new tokens.
 
     Args:
@@ -39,14 +38,8 @@ class CausalAttention(nn.Module):
     """
 
     def __init__(self, dim: int, num_heads: int, dropout: float = 0.0, rotary: bool = False) -> None:
-        super().__init__()
-        check_heads(dim, num_heads)
-        self.dim = dim
-        self.num_heads = num_heads
+        super().__init__(dim, num_heads, rotary)
         self.dropout = dropout
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.output = nn.Linear(dim, dim)
-        self.rotary = RotaryPositions(dim // num_heads) if rotary else None
 
     def init_state(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None

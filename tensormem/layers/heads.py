@@ -1,4 +1,4 @@
-"""Cutting vectors into heads, and what every attention checks.
+"""Heads: cutting vectors into them, the projections that attentions share, and what they check.
 
 Legend: B batch, N tokens, H heads, E width of a head.
 """
@@ -6,7 +6,28 @@ Legend: B batch, N tokens, H heads, E width of a head.
 from __future__ import annotations
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from tensormem.layers.positions import RotaryPositions
+
+
+class HeadedAttention(nn.Module):
+    """Queries, keys and values from one linear map, and the map that ends the branch.
+
+    Args:
+        dim: width of the tokens.
+        num_heads: H, a divisor of dim.
+        rotary: whether there are rotary positions.
+    """
+
+    def __init__(self, dim: int, num_heads: int, rotary: bool) -> None:
+        super().__init__()
+        check_heads(dim, num_heads)
+        self.dim = dim
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.output = nn.Linear(dim, dim)
+        self.rotary = RotaryPositions(dim // num_heads) if rotary else None
 
 
 def split_heads(

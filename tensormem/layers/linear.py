@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from tensormem.layers.heads import check_heads, merge_heads, require_batch, split_heads
-from tensormem.layers.positions import RotaryPositions
+from tensormem.layers.heads import HeadedAttention, merge_heads, require_batch, split_heads
 
 # Keeps the division finite where every feature of a query has vanished.
 _EPSILON = 1e-6
@@ -33,7 +32,7 @@ class LinearState(NamedTuple):
     position: Tensor
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(HeadedAttention):
     """Causal linear attention: y_t = phi(q_t) sum_{s <= t} phi(k_s) v_s / (phi(q_t) . sum_{s <= t} phi(k_s)).
 
     Computed in chunks: inside a chunk by its K x K products, across chunks by the running sums. Memory grows with
@@ -47,16 +46,10 @@ class LinearAttention(nn.Module):
     """
 
     def __init__(self, dim: int, num_heads: int, chunk: int | None = None, rotary: bool = False) -> None:
-        super().__init__()
-        check_heads(dim, num_heads)
+        super().__init__(dim, num_heads, rotary)
         self.chunk = max(16, dim // num_heads) if chunk is None else chunk
         if self.chunk < 1:
             raise ValueError(f"chunk={chunk} must be at least 1")
-        self.dim = dim
-        self.num_heads = num_heads
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.output = nn.Linear(dim, dim)
-        self.rotary = RotaryPositions(dim // num_heads) if rotary else None
 
     def init_state(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from tensormem.layers.heads import check_heads, merge_heads, require_batch, split_heads
-from tensormem.layers.positions import RotaryPositions
+from tensormem.layers.heads import HeadedAttention, merge_heads, require_batch, split_heads
 
 
 class LocalState(NamedTuple):
@@ -30,7 +29,7 @@ class LocalState(NamedTuple):
     position: Tensor
 
 
-class LocalAttention(nn.Module):
+class LocalAttention(HeadedAttention):
     """Multi-head causal self-attention to the W - 1 tokens before each one and to itself.
 
     Queries are cut into blocks of W; a block's keys are its own and those of the W - 1 tokens before it.
@@ -44,17 +43,11 @@ class LocalAttention(nn.Module):
     """
 
     def __init__(self, dim: int, num_heads: int, window: int, dropout: float = 0.0, rotary: bool = False) -> None:
-        super().__init__()
-        check_heads(dim, num_heads)
+        super().__init__(dim, num_heads, rotary)
         if window < 1:
             raise ValueError(f"window={window} must be at least 1: the token itself counts")
-        self.dim = dim
-        self.num_heads = num_heads
         self.window = window
         self.dropout = dropout
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.output = nn.Linear(dim, dim)
-        self.rotary = RotaryPositions(dim // num_heads) if rotary else None
 
     def init_state(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None

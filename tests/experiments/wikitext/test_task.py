@@ -1,5 +1,7 @@
 """The language task: a state that is carried from batch to batch."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -57,6 +59,13 @@ def test_the_carried_state_goes_through_a_checkpoint(tmp_path):
     torch.save(checkpoint, tmp_path / "last.ckpt")
     other.on_load_checkpoint(torch.load(tmp_path / "last.ckpt", weights_only=True))
     assert torch.equal(other.loss(second), task.loss(second))
+
+
+def test_carrying_in_several_processes_is_refused():
+    task = make_task()
+    task.trainer = SimpleNamespace(world_size=2)
+    with pytest.raises(ValueError, match=r"data\.order=stream.*trainer\.devices=1"):
+        task.on_fit_start()
 
 
 @pytest.mark.parametrize("carry", [False, True])
