@@ -9,6 +9,7 @@ import torch
 
 from tensormem.layers.attention import AttentionState, CausalAttention
 from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients, randomise
+from tests.layers.plain import in_calls, rotated
 
 DIM, NUM_HEADS, BATCH, LENGTH = 12, 3, 2, 9
 
@@ -22,16 +23,6 @@ def make_attention(rotary=False, seed=0):
 def make_tokens(length=LENGTH, seed=1):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(BATCH, length, DIM, generator=generator, dtype=torch.float64)
-
-
-def rotated(vector, position, base=10_000.0):
-    """One vector turned by its position: component pairs as complex numbers, times exp(i * angle)."""
-    half = len(vector) // 2
-    frequencies = torch.tensor([base ** (-pair / half) for pair in range(half)], dtype=torch.float64)
-    turned = torch.complex(vector[:half], vector[half:]) * torch.polar(
-        torch.ones(half).double(), position * frequencies
-    )
-    return torch.cat([turned.real, turned.imag])
 
 
 def plain_attention(attention, x, rotary=False):
@@ -61,14 +52,6 @@ def assert_same_gradients(actual, expected, inputs):
         gradients({"output": output}, inputs.items(), torch.Generator().manual_seed(2)) for output in (actual, expected)
     )
     assert_all_close(got, wanted, EXACT_FLOAT64)
-
-
-def in_calls(attention, x, sizes, state=None):
-    outputs = []
-    for piece in x.split(sizes, dim=1):
-        y, state = attention(piece, state)
-        outputs.append(y)
-    return torch.cat(outputs, dim=1), state
 
 
 @pytest.mark.parametrize("rotary", [False, True])

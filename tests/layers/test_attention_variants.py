@@ -12,6 +12,7 @@ from tensormem.layers.linear import LinearAttention
 from tensormem.layers.local import LocalAttention
 from tensormem.layers.transformer_xl import SegmentAttention
 from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients, randomise
+from tests.layers.plain import in_calls, rotated
 
 DIM, NUM_HEADS, BATCH, LENGTH = 12, 3, 2, 17
 WIDTH = DIM // NUM_HEADS
@@ -41,15 +42,6 @@ def make(name):
 def make_tokens(length=LENGTH, seed=1):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(BATCH, length, DIM, generator=generator, dtype=torch.float64)
-
-
-def rotated(vector, position):
-    half = len(vector) // 2
-    frequencies = 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-    turned = torch.complex(vector[:half], vector[half:]) * torch.polar(
-        torch.ones_like(frequencies), position * frequencies
-    )
-    return torch.cat([turned.real, turned.imag])
 
 
 def of_head(x, linear, part, head):
@@ -118,14 +110,6 @@ def pair_by_pair(attention, x):
 def all_gradients(output, attention, x):
     inputs = {"x": x, **dict(attention.named_parameters())}
     return gradients({"output": output}, inputs.items(), torch.Generator().manual_seed(2))
-
-
-def in_calls(attention, x, sizes):
-    outputs, state = [], None
-    for piece in x.split(sizes, dim=1):
-        y, state = attention(piece, state)
-        outputs.append(y)
-    return torch.cat(outputs, dim=1), state
 
 
 @pytest.mark.parametrize("name", VARIANTS)
