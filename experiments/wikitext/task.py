@@ -20,7 +20,8 @@ from experiments.checkpoints import BUILT_FROM
 from experiments.training import Training
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
-from tensormem.models.language_model import LanguageModel, LanguageState
+from tensormem.models.language_model import LanguageModel
+from tensormem.models.sequence_model import SequenceState
 
 # A leak is a matter of the architecture, not of the vocabulary: a small one makes the first audit quick.
 _PREFLIGHT_VOCABULARY = 64
@@ -80,8 +81,8 @@ class LanguageTask(pl.LightningModule):
         self.window = window
         self.seed = seed
         self.carry = carry
-        self._train_state: LanguageState | None = None
-        self._evaluation_state: LanguageState | None = None
+        self._train_state: SequenceState | None = None
+        self._evaluation_state: SequenceState | None = None
         self.built_from = built_from
         self.validation_nats = NatsByPosition(window)
         self.test_nats = NatsByPosition(window)
@@ -213,7 +214,7 @@ class LanguageTask(pl.LightningModule):
         hidden, self._evaluation_state = self._hidden(inputs, self._evaluation_state)
         return token_nats(hidden.flatten(0, 1), self.model.output_weight, targets.flatten()).reshape(targets.shape)
 
-    def _hidden(self, inputs: Tensor, state: LanguageState | None) -> tuple[Tensor, LanguageState | None]:
+    def _hidden(self, inputs: Tensor, state: SequenceState | None) -> tuple[Tensor, SequenceState | None]:
         """The hidden vectors, and the state to carry on; None where none is carried."""
         hidden, state = self.model.hidden(inputs, state)
         return hidden, tree_map(torch.detach, state) if self.carry else None

@@ -5,53 +5,23 @@ Legend: W words in the vocabulary, L layers, C channels and K chunk size of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import torch
-from torch import nn
-
-from tensormem.layers.attention import CausalAttention
-from tensormem.layers.block import Block, GatedFusion
+from tensormem.layers.block import Block
 from tensormem.layers.linear import LinearAttention
-from tensormem.layers.local import LocalAttention
 from tensormem.layers.positions import PositionsKind, check_kind
 from tensormem.layers.stack import Stack, Threading
 from tensormem.layers.transformer_xl import RelativeKind, SegmentAttention
 from tensormem.memory import TensorMemory
+from tensormem.models.backbone import (
+    AttentionDropout,
+    dropout_on_weights,
+    make_blocks,
+    matched_mlp_ratio,
+    plain_blocks,
+)
 from tensormem.models.language_model import LanguageModel
-
-AttentionDropout = Literal["matched", "paper"]
-
-
-def _blocks(num_layers: int, make: Callable[[], Block]) -> list[Block]:
-    if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers} must be at least 1")
-    return [make() for _ in range(num_layers)]
-
-
-def _attention(
-    dim: int,
-    num_heads: int,
-    dropout: float,
-    positions: PositionsKind,
-    attn_dropout: AttentionDropout,
-    window: int | None,
-) -> nn.Module:
-    check_kind(positions)
-    rotary = positions == "rope"
-    # The published rotary models drop no attention weights, unlike those that they are compared with.
-    on_weights = _on_weights(dropout, attn_dropout, published=not rotary)
-    if window is None:
-        return CausalAttention(dim, num_heads, on_weights, rotary)
-    return LocalAttention(dim, num_heads, window, on_weights, rotary)
-
-
-def _on_weights(dropout: float, attn_dropout: AttentionDropout, published: bool) -> float:
-    """Dropout on the attention weights; published says whether the published model has any."""
-    if attn_dropout not in get_args(AttentionDropout):
-        raise ValueError(f"attn_dropout={attn_dropout!r} is unknown; choose one of {get_args(AttentionDropout)}")
-    return dropout if published or attn_dropout == "matched" else 0.0
 
 
 class BaseLM(LanguageModel):
@@ -86,11 +56,7 @@ class BaseLM(LanguageModel):
         sandwich: bool = False,
         **kwargs: Any,
     ) -> None:
-        def block() -> Block:
-            mixer = _attention(dim, num_heads, dropout, positions, attn_dropout, window)
-            return Block(dim, mixer, mlp_ratio, dropout, sandwich)
-
-        blocks = _blocks(num_layers, block)
+        blocks = plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions, attn_dropout, window, sandwich)
         super().__init__(vocab_size, dim, Stack(blocks, dim), positions=positions, dropout=dropout, **kwargs)
 
 
@@ -138,11 +104,7 @@ class TensorLM(LanguageModel):
         sandwich: bool = False,
         **kwargs: Any,
     ) -> None:
-        def block() -> Block:
-            mixer = _attention(dim, num_heads, dropout, positions, attn_dropout, window)
-            return Block(dim, mixer, mlp_ratio, dropout, sandwich)
-
-        blocks = _blocks(num_layers, block)
+        blocks = plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions, attn_dropout, window, sandwich)
         memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
         stack = Stack(blocks, dim, memory, threading, gamma, dropout)
         super().__init__(vocab_size, dim, stack, positions=positions, dropout=dropout, **kwargs)
@@ -178,13 +140,10 @@ class BaseWideLM(BaseLM):
         memory_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        with torch.device("meta"):
-            memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
-            fusion = GatedFusion(dim)
-        extra = _num_parameters(memory) + num_layers * _num_parameters(fusion)
-        # One more hidden unit costs each layer two rows of dim weights and a bias.
-        units = round(mlp_ratio * dim) + round(extra / (num_layers * (2 * dim + 1)))
-        super().__init__(vocab_size, dim, num_layers, num_heads, mlp_ratio=units / dim, **kwargs)
+        ratio = matched_mlp_ratio(
+            dim, num_layers, mlp_ratio, memory_channels, memory_grid, memory_chunk, memory_options
+        )
+        super().__init__(vocab_size, dim, num_layers, num_heads, mlp_ratio=ratio, **kwargs)
 
 
 class LinearLM(LanguageModel):
@@ -216,8 +175,8 @@ class LinearLM(LanguageModel):
         **kwargs: Any,
     ) -> None:
         check_kind(positions)
-        _on_weights(dropout, attn_dropout, published=False)
-        blocks = _blocks(
+        dropout_on_weights(dropout, attn_dropout, published=False)
+        blocks = make_blocks(
             num_layers,
             lambda: Block(dim, LinearAttention(dim, num_heads, rotary=positions == "rope"), mlp_ratio, dropout),
         )
@@ -261,7 +220,7 @@ class TransformerXL(LanguageModel):
         **kwargs: Any,
     ) -> None:
         check_kind(positions)
-        on_weights = _on_weights(dropout, attn_dropout, published=False)
+        on_weights = dropout_on_weights(dropout, attn_dropout, published=False)
 
         def block() -> Block:
             mixer = SegmentAttention(
@@ -269,9 +228,5 @@ class TransformerXL(LanguageModel):
             )
             return Block(dim, mixer, mlp_ratio, dropout)
 
-        stack = Stack(_blocks(num_layers, block), dim)
+        stack = Stack(make_blocks(num_layers, block), dim)
         super().__init__(vocab_size, dim, stack, positions=positions, dropout=dropout, **kwargs)
-
-
-def _num_parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

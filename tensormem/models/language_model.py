@@ -1,4 +1,4 @@
-"""What every language model has in common: embedding, positions, a stack, a tied output, and a state.
+"""What every language model has in common beyond its state: a tied output, `generate`, initial weights.
 
 Legend: B batch, N tokens, L layers, W words in the vocabulary.
 """
@@ -6,31 +6,20 @@ Legend: B batch, N tokens, L layers, W words in the vocabulary.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tensormem.layers.positions import LearnedPositions, PositionsKind, check_kind
-from tensormem.layers.stack import Stack, StackState
+from tensormem.layers.positions import PositionsKind
+from tensormem.layers.stack import Stack
+from tensormem.models.sequence_model import SequenceModel, SequenceState
 
 Init = Literal["tuned", "paper"]
 
 
-class LanguageState(NamedTuple):
-    """What a language model carries between calls.
-
-    Attributes:
-        stack: the state of the blocks and of the memory.
-        position: 0-d int64 tensor on the CPU: tokens seen.
-    """
-
-    stack: StackState
-    position: Tensor
-
-
-class LanguageModel(nn.Module):
+class LanguageModel(SequenceModel):
     """Embedding, positions, a stack of blocks, a final LayerNorm and an output tied to the embedding.
 
     A subclass builds its stack and hands it over. It is then a language model with the whole contract:
@@ -58,82 +47,37 @@ class LanguageModel(nn.Module):
         dropout: float = 0.2,
         init: Init = "tuned",
     ) -> None:
-        super().__init__()
-        check_kind(positions)
         if init not in get_args(Init):
             raise ValueError(f"init={init!r} is unknown; choose one of {get_args(Init)}")
-        if vocab_size < 1 or max_length < 1:
-            raise ValueError(f"vocab_size={vocab_size} and max_length={max_length} must be at least 1")
-        self.embedding = nn.Embedding(vocab_size, dim)
-        self.positions = LearnedPositions(max_length, dim) if positions == "learned" else None
-        self.dropout = nn.Dropout(dropout)
-        self.stack = stack
-        self.norm = nn.LayerNorm(dim)
+        if vocab_size < 1:
+            raise ValueError(f"vocab_size={vocab_size} must be at least 1")
+        embedding = nn.Embedding(vocab_size, dim)
+        super().__init__(embedding, dim, stack, max_length=max_length, positions=positions, dropout=dropout)
         if init == "tuned":
             self._init_tuned()
 
     @property
-    def streaming(self) -> Literal["token", "frame", "none"]:
-        """``token``: any split into calls equals one call. ``none``: one call is all that there is."""
-        return "token" if self.stack.carries_state else "none"
-
-    @property
     def output_weight(self) -> Float[Tensor, "W dim"]:
         """The output embedding, which is the input's."""
-        return self.embedding.weight
-
-    @property
-    def gates(self) -> dict[str, Tensor]:
-        """The memory's gate of each layer, 0-d, by the layer's number; empty without a memory."""
-        return {str(layer): fusion.gate for layer, fusion in enumerate(self.stack.fusions)}
-
-    def init_state(
-        self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> LanguageState:
-        """The state of B sequences of which nothing has been seen.
-
-        Raises:
-            ValueError: the model carries no state (``streaming`` is ``none``).
-        """
-        return LanguageState(
-            self.stack.init_state(batch, device, dtype), torch.zeros((), dtype=torch.int64, device="cpu")
-        )
-
-    def flush(self, state: LanguageState) -> LanguageState:
-        """Write what the memories have pending, as at the end of a sequence."""
-        return state._replace(stack=self.stack.flush(state.stack))
-
-    def state_bytes(self, seq_len: int) -> int:
-        """Bytes that one sequence of seq_len tokens holds in float32."""
-        return self.stack.state_bytes(seq_len)
+        return self.embedding.weight  # type: ignore[return-value]
 
     def hidden(
-        self, tokens: Int[Tensor, "B N"], state: LanguageState | None = None
-    ) -> tuple[Float[Tensor, "B N dim"], LanguageState | None]:
+        self, tokens: Int[Tensor, "B N"], state: SequenceState | None = None
+    ) -> tuple[Float[Tensor, "B N dim"], SequenceState | None]:
         """The last hidden vectors, from which ``readout`` makes logits, and the next state.
 
         Raises:
             ValueError: a state where the model carries none; a position beyond those that were learned.
         """
-        if state is not None and not tokens.shape[1]:
-            return self.embedding(tokens), state
-        position = 0 if state is None else int(state.position)
-        x = self.embedding(tokens)
-        if self.positions is not None:
-            x = x + self.positions(position, tokens.shape[1])
-        x, stack_state = self.stack(self.dropout(x), None if state is None else state.stack)
-        x = self.norm(x)
-        if stack_state is None:
-            return x, None
-        return x, LanguageState(stack_state, torch.tensor(position + tokens.shape[1], device="cpu"))
+        return self.encode(self.embedding(tokens), state)
 
     def readout(self, hidden: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch W"]:
         """Logits of the next word."""
         return nn.functional.linear(hidden, self.output_weight)
 
     def forward(
-        self, tokens: Int[Tensor, "B N"], state: LanguageState | None = None
-    ) -> tuple[Float[Tensor, "B N W"], LanguageState | None]:
+        self, tokens: Int[Tensor, "B N"], state: SequenceState | None = None
+    ) -> tuple[Float[Tensor, "B N W"], SequenceState | None]:
         """Logits of each token's successor, and the next state."""
         hidden, state = self.hidden(tokens, state)
         return self.readout(hidden), state
@@ -170,7 +114,7 @@ class LanguageModel(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            state: LanguageState | None = self.init_state(tokens.shape[0], tokens.device)
+            state: SequenceState | None = self.init_state(tokens.shape[0], tokens.device)
             following = tokens
             for _ in range(num_tokens):
                 logits, state = self(following, state)

@@ -1,0 +1,106 @@
+"""What the models of all domains build their stacks from: plain Transformer blocks, and how wide a control must be.
+
+Legend: L layers, C channels and K chunk size of the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import nn
+
+from tensormem.layers.attention import CausalAttention
+from tensormem.layers.block import Block, GatedFusion
+from tensormem.layers.local import LocalAttention
+from tensormem.layers.positions import PositionsKind, check_kind
+from tensormem.memory import TensorMemory
+
+AttentionDropout = Literal["matched", "paper"]
+
+
+def make_blocks(num_layers: int, make: Callable[[], Block]) -> list[Block]:
+    """L blocks; raises ValueError where there would be none."""
+    if num_layers < 1:
+        raise ValueError(f"num_layers={num_layers} must be at least 1")
+    return [make() for _ in range(num_layers)]
+
+
+def dropout_on_weights(dropout: float, attn_dropout: AttentionDropout, published: bool) -> float:
+    """Dropout on the attention weights; published says whether the published model has any."""
+    if attn_dropout not in get_args(AttentionDropout):
+        raise ValueError(f"attn_dropout={attn_dropout!r} is unknown; choose one of {get_args(AttentionDropout)}")
+    return dropout if published or attn_dropout == "matched" else 0.0
+
+
+def plain_blocks(
+    num_layers: int,
+    dim: int,
+    num_heads: int,
+    mlp_ratio: float,
+    dropout: float,
+    positions: PositionsKind,
+    attn_dropout: AttentionDropout = "matched",
+    window: int | None = None,
+    sandwich: bool = False,
+) -> list[Block]:
+    """L blocks of causal attention and an MLP.
+
+    Args:
+        num_layers: L.
+        dim: width of the tokens.
+        num_heads: attention heads.
+        mlp_ratio: width of the MLP over dim.
+        dropout: on both branches and on the attention weights.
+        positions: ``rope`` rotates queries and keys.
+        attn_dropout: ``paper``: rotary attention drops no weights, unlike what it is compared with.
+        window: tokens that each one attends to, itself included; None for all before it.
+        sandwich: a second LayerNorm, after the attention.
+    """
+    check_kind(positions)
+    rotary = positions == "rope"
+    on_weights = dropout_on_weights(dropout, attn_dropout, published=not rotary)
+
+    def block() -> Block:
+        mixer: nn.Module
+        if window is None:
+            mixer = CausalAttention(dim, num_heads, on_weights, rotary)
+        else:
+            mixer = LocalAttention(dim, num_heads, window, on_weights, rotary)
+        return Block(dim, mixer, mlp_ratio, dropout, sandwich)
+
+    return make_blocks(num_layers, block)
+
+
+def matched_mlp_ratio(
+    dim: int,
+    num_layers: int,
+    mlp_ratio: float,
+    memory_channels: int,
+    memory_grid: Sequence[int],
+    memory_chunk: int,
+    memory_options: Mapping[str, Any] | None = None,
+) -> float:
+    """The MLP ratio with which plain blocks have as many parameters as blocks with a memory, within 1%.
+
+    Args:
+        dim: width of the tokens.
+        num_layers: L.
+        mlp_ratio: of the model with a memory.
+        memory_channels: C of its memory.
+        memory_grid: points along each axis of its memory.
+        memory_chunk: K of its memory.
+        memory_options: further keyword arguments of its memory.
+    """
+    with torch.device("meta"):
+        memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
+        fusion = GatedFusion(dim)
+    extra = _num_parameters(memory) + num_layers * _num_parameters(fusion)
+    # One more hidden unit costs each layer two rows of dim weights and a bias.
+    units = round(mlp_ratio * dim) + round(extra / (num_layers * (2 * dim + 1)))
+    return units / dim
+
+
+def _num_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
