@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,13 @@ class BestCheckpoint(pl.Callback):
     Args:
         folder: where to save.
         monitor: name of the logged validation loss.
+        followed: names of further values to keep of each evaluation.
     """
 
-    def __init__(self, folder: Path, monitor: str) -> None:
+    def __init__(self, folder: Path, monitor: str, followed: Sequence[str] = ()) -> None:
         self.path = Path(folder) / BEST
         self.monitor = monitor
+        self.values: dict[str, list[float]] = {name: [] for name in followed}
         self.steps: list[int] = []
         self.losses: list[float] = []
 
@@ -112,16 +115,21 @@ class BestCheckpoint(pl.Callback):
         best = not self.losses or loss < min(self.losses)
         self.steps.append(trainer.global_step)
         self.losses.append(loss)
+        for name, values in self.values.items():
+            values.append(float(trainer.callback_metrics[name]))
         if best:
             trainer.save_checkpoint(self.path, weights_only=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Saved in the checkpoint."""
-        return {"steps": list(self.steps), "losses": list(self.losses)}
+        values = {name: list(kept) for name, kept in self.values.items()}
+        return {"steps": list(self.steps), "losses": list(self.losses), "values": values}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restored from the checkpoint."""
         self.steps, self.losses = list(state_dict["steps"]), list(state_dict["losses"])
+        # A checkpoint from before there were any has none to follow.
+        self.values = {name: list(kept) for name, kept in state_dict.get("values", {}).items()}
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,14 @@ from pytorch_lightning.callbacks import EarlyStopping
 
 from experiments.checkpoints import BEST, LAST, AtomicCheckpointIO, BestCheckpoint, PeriodicCheckpoint, load_weights
 from experiments.progress import Progress
+from experiments.task import Data, Task
 from experiments.training import Training
-from experiments.wikitext.data import LanguageData
-from experiments.wikitext.task import LanguageTask
 from tensormem.audit import require_causal
 
 
 def fit_and_test(
-    task: LanguageTask,
-    data: LanguageData,
+    task: Task,
+    data: Data,
     training: Training,
     trainer_settings: Mapping[str, Any],
     folder: Path,
@@ -48,8 +46,8 @@ def fit_and_test(
         KeyboardInterrupt: the run was interrupted; its last checkpoint resumes it.
         CausalityError: the best weights read the future.
     """
-    tokens_per_step = data.batch_size * data.window
-    best = BestCheckpoint(folder, "validation/nats")
+    tokens_per_step = data.tokens_per_step
+    best = BestCheckpoint(folder, task.monitor, task.followed)
     progress = Progress(name, training.steps, tokens_per_step, trainer_settings["log_every"])
     trainer = pl.Trainer(
         accelerator=trainer_settings["accelerator"],
@@ -66,7 +64,7 @@ def fit_and_test(
         # is written before the clock of the step starts.
         callbacks=[
             best,
-            EarlyStopping("validation/nats", patience=training.patience, mode="min"),
+            EarlyStopping(task.monitor, patience=training.patience, mode="min"),
             PeriodicCheckpoint(folder, trainer_settings["checkpoint_every"]),
             progress,
         ],
@@ -85,18 +83,13 @@ def fit_and_test(
         steps = trainer.global_step
         load_weights(task, folder / BEST)
         report = task.audit()
-        require_causal(report, name, allow_noncausal)
+        if report is not None:
+            require_causal(report, name, allow_noncausal)
         trainer.test(task, datamodule=data, verbose=False)
-        blocks = task.result()
-        nats = min(best.losses)
-        blocks["metrics"].update(
-            validation_nats=nats,
-            validation_perplexity=math.exp(nats),
-            validation_targets=task.validation_targets,
-            best_step=best.best_step,
-        )
+        blocks = task.result(best)
+        causal = blocks["streaming"] != "none" if report is None else report.passed
         if logger:
-            logger.experiment.summary.update({"causal": report.passed, **blocks["metrics"]})
+            logger.experiment.summary.update({"causal": causal, **blocks["metrics"]})
     except BaseException:
         if logger:
             wandb.finish(exit_code=1)
@@ -104,12 +97,13 @@ def fit_and_test(
     if logger:
         wandb.finish()
     return {
-        "causal": report.passed,
-        "audit": {"best": report.as_dict()},
+        "causal": causal,
+        "audit": {} if report is None else {"best": report.as_dict()},
         "history": {
             "step": best.steps,
             "tokens": [step * tokens_per_step for step in best.steps],
-            "validation_nats": best.losses,
+            task.monitor.replace("/", "_"): best.losses,
+            **{name.replace("/", "_"): values for name, values in best.values.items()},
         },
         "training": {
             "steps": steps,
@@ -123,7 +117,7 @@ def fit_and_test(
     }
 
 
-def _fit(trainer: pl.Trainer, task: LanguageTask, data: LanguageData, last: Path) -> None:
+def _fit(trainer: pl.Trainer, task: Task, data: Data, last: Path) -> None:
     try:
         trainer.fit(task, datamodule=data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
     except SystemExit as error:

@@ -73,8 +73,7 @@ def generate(request: Request) -> str:
         ValueError: the model carries no state, or the text would outgrow its positions.
     """
     checkpoint = read_checkpoint(request.checkpoint)
-    model = build_model(checkpoint)
-    _require_state(model, checkpoint)
+    model = _language_model(checkpoint)
     vocabulary = _vocabulary(checkpoint)
     tokens, unknown = encode_prompt(request.prompt, vocabulary)
     if unknown and vocabulary.unknown_id is not None:
@@ -105,20 +104,25 @@ def encode_prompt(prompt: str, vocabulary: Vocabulary) -> tuple[Tensor, list[str
     return vocabulary.encode([words])[: len(words)], unknown
 
 
-def _require_state(model: LanguageModel, checkpoint: Checkpoint) -> None:
+def _language_model(checkpoint: Checkpoint) -> LanguageModel:
+    model = build_model(checkpoint)
+    if not isinstance(model, LanguageModel):
+        raise ConfigError(f"{checkpoint.path} is a {type(model).__name__}: give a run of a language model")
     try:
         model.init_state(1)
     except ValueError as error:
         raise ConfigError(f"{checkpoint.path}: this model can't generate, one word after the other: {error}") from error
+    return model
 
 
 def _vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     section = checkpoint.data | {"root": os.environ.get("TENSORMEM_DATA", "data")}
     data = build(checkpoint.path, section, LanguageData)
     data.setup()
-    if data.vocab_size != checkpoint.vocab_size:
+    known = checkpoint.arguments["vocab_size"]
+    if data.vocab_size != known:
         raise CheckpointError(
-            f"{checkpoint.path}: the model knows {checkpoint.vocab_size:,} words, corpus={data.corpus} has "
+            f"{checkpoint.path}: the model knows {known:,} words, corpus={data.corpus} has "
             f"{data.vocab_size:,}: set TENSORMEM_DATA to the data that it was trained on"
         )
     return data.vocabulary

@@ -1,4 +1,4 @@
-"""A trained language model from its run folder or its checkpoint: `load_model("outputs/wikitext/base-seed0-...")`."""
+"""A trained model from its run folder or its checkpoint: `load_model("outputs/wikitext/base-seed0-...")`."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from experiments.checkpoints import BEST, BUILT_FROM, LAST
-from tensormem.models.language_model import LanguageModel
+from tensormem.models.sequence_model import SequenceModel
 
 CONFIG = "config.yaml"
-# What LanguageTask calls its model.
+# What a task calls its model.
 _PREFIX = "model."
 
 Built = TypeVar("Built")
 
 
 class CheckpointError(ValueError):
-    """A file that is no checkpoint of a language model, or one that does not say what builds the model."""
+    """A file that is no checkpoint of a model, or one that does not say what builds the model."""
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint of a language model holds.
+    """What a checkpoint holds.
 
     Attributes:
         path: the file.
         weights: the model's state dict.
         network: the config's `model.network`, with `_target_`.
         data: the config's `data`, with `_target_`.
-        vocab_size: rows of the embedding.
+        arguments: what the data added to them: for language the size of the vocabulary.
     """
 
     path: Path
     weights: dict[str, Tensor]
     network: dict[str, Any]
     data: dict[str, Any]
-    vocab_size: int
+    arguments: dict[str, Any]
 
 
-def load_model(path: str | Path) -> LanguageModel:
-    """The language model of a run, on the CPU and in evaluation mode.
+def load_model(path: str | Path) -> SequenceModel:
+    """The model of a run, on the CPU and in evaluation mode.
 
     Args:
         path: a run folder (its best checkpoint is taken), or a checkpoint file.
 
     Raises:
         FileNotFoundError: there is no such path, or no best checkpoint in the folder.
-        CheckpointError: the file is no checkpoint of a language model; or what builds the model is neither in it nor
+        CheckpointError: the file is no checkpoint of a run; or what builds the model is neither in it nor
             in a config beside it; or its weights are of another model than the one that is built.
     """
     return build_model(read_checkpoint(path))
@@ -71,25 +71,27 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     weights = {
         key.removeprefix(_PREFIX): value for key, value in content["state_dict"].items() if key.startswith(_PREFIX)
     }
-    if "embedding.weight" not in weights:
-        raise CheckpointError(f"{file} is no checkpoint of a language model: its weights have no embedding")
+    if not any(key.startswith("embedding.") for key in weights):
+        raise CheckpointError(f"{file} is no checkpoint of a run: its weights have no embedding")
     built_from = content.get(BUILT_FROM) or _config_beside(file)
-    return Checkpoint(
-        file,
-        weights,
-        dict(built_from["network"]),
-        dict(built_from["data"]),
-        built_from.get("vocab_size", weights["embedding.weight"].shape[0]),
-    )
+    arguments = built_from.get("arguments") or _vocabulary_size(file, built_from, weights)
+    return Checkpoint(file, weights, dict(built_from["network"]), dict(built_from["data"]), dict(arguments))
 
 
-def build_model(checkpoint: Checkpoint) -> LanguageModel:
+def _vocabulary_size(file: Path, built_from: Mapping[str, Any], weights: Mapping[str, Tensor]) -> dict[str, int]:
+    """The arguments of checkpoints from before there were any: all of language, some with the size by itself."""
+    if "embedding.weight" not in weights:
+        raise CheckpointError(f"{file} does not say what builds its model, and is of no language model")
+    return {"vocab_size": built_from.get("vocab_size", weights["embedding.weight"].shape[0])}
+
+
+def build_model(checkpoint: Checkpoint) -> SequenceModel:
     """The model of a checkpoint that was read, in evaluation mode.
 
     Raises:
         CheckpointError: see `load_model`.
     """
-    model = build(checkpoint.path, checkpoint.network, LanguageModel, vocab_size=checkpoint.vocab_size)
+    model = build(checkpoint.path, checkpoint.network, SequenceModel, **checkpoint.arguments)
     try:
         model.load_state_dict(checkpoint.weights)
     except RuntimeError as error:

@@ -9,6 +9,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from experiments.task import Task
+
 # The first steps of a process allocate and warm up: they would understate the speed.
 _WARMUP_STEPS = 3
 
@@ -72,15 +74,11 @@ class Progress(pl.Callback):
                 )
             self._print(trainer, loss)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Task) -> None:
         """Say what the evaluation found."""
         if trainer.state.fn == "fit":
-            nats = float(trainer.callback_metrics["validation/nats"])
-            print(
-                f"{self.name}: step {trainer.global_step}/{self.total_steps}  validation {nats:.4f} nats, "
-                f"perplexity {math.exp(nats):.2f}",
-                flush=True,
-            )
+            line = pl_module.evaluation_line(trainer.callback_metrics)
+            print(f"{self.name}: step {trainer.global_step}/{self.total_steps}  validation {line}", flush=True)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop the clock."""

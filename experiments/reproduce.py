@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import shlex
 import sys
@@ -20,8 +21,9 @@ from typing import Any
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.utilities import move_data_to_device
 
 from experiments.checkpoints import LAST
 from experiments.config_check import check_overrides
@@ -31,9 +33,9 @@ from experiments.resolvers import CONF
 from experiments.results import read_result
 from experiments.runs import run_folder
 from experiments.tables import make_table
+from experiments.task import Data
 from experiments.train import INTERRUPTED, RESULT, USER_ERRORS, resolve
 from experiments.training import Training
-from experiments.wikitext.task import LanguageTask
 
 _TIMED_STEPS = 3
 # Lines as they come; and what `tensormem.runtime` says of pools of memory.
@@ -106,39 +108,38 @@ def plan(benchmark: str, overrides: Sequence[str] = ()) -> list[PlannedRun]:
     return runs
 
 
-def measure_speed(config: DictConfig, vocab_size: int) -> float:
-    """Training tokens/s of a config on this machine, from a few steps on random words."""
-    data = config.data
+def measure_speed(config: DictConfig, data: Data) -> float:
+    """Training tokens/s of a config on this machine, from a few steps on its first batch.
+
+    Args:
+        config: of the run.
+        data: its data, set up.
+    """
     training: Training = instantiate(config.training)
-    task = LanguageTask(
-        instantiate(config.model.network, vocab_size=vocab_size),
-        training,
-        data.window,
-        seed=0,
-        carry=data.order == "stream",
-    )
+    network = instantiate(config.model.network, **data.network_arguments)
+    task = get_class(config.task).of_run(network, training, data, seed=0)
     device = torch.device("cuda" if torch.cuda.is_available() and config.trainer.accelerator != "cpu" else "cpu")
     task.to(device)
     optimizer = training.optimizer(task)
+    batch = move_data_to_device(next(iter(data.train_dataloader())), device)
     seconds = []
     for _ in range(1 + _TIMED_STEPS):
-        words = torch.randint(vocab_size, (data.batch_size, data.window + 1), device=device)
         start = time.perf_counter()
-        loss = task.loss((words[:, :-1], words[:, 1:]))
+        loss = task.loss(batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         loss.item()
         seconds.append(time.perf_counter() - start)
     # The first step allocates; the fastest of the others is the one least disturbed.
-    return data.batch_size * data.window / min(seconds[1:])
+    return data.tokens_per_step / min(seconds[1:])
 
 
-def estimate_minutes(run: PlannedRun, tokens_per_second: float, num_validation: int, num_test: int) -> float:
+def estimate_minutes(run: PlannedRun, tokens_per_second: float, data: Data) -> float:
     """Minutes that the rest of a run takes: its steps, its evaluations (a third of a training step) and its test."""
-    training = run.config.training
-    tokens = run.steps_left * run.config.data.batch_size * run.config.data.window
-    evaluations = run.steps_left / training.evaluate_every
+    num_validation, num_test = data.num_evaluation_tokens
+    tokens = run.steps_left * data.tokens_per_step
+    evaluations = run.steps_left / run.config.training.evaluate_every
     return (tokens + (evaluations * num_validation + num_test) / 3) / tokens_per_second / 60
 
 
@@ -207,30 +208,30 @@ def _chosen(models: str | None) -> list[str]:
 def _announce(runs: Sequence[PlannedRun]) -> dict[Path, float]:
     """Print the plan, and find out before any training whether the data is there; minutes of each run to be done."""
     config = runs[0].config
-    data = instantiate(config.data)
-    data.setup()
-    num_validation, num_test = len(data.validation_tokens), len(data.test_tokens)
+    data_of = _DataOnce()
     scale = config.size.name
     asked = " (scale=auto: no CUDA device here)" if config.scale.name == "auto" and scale == "cpu" else ""
     print(
-        f"Scale {scale}{asked}; data: {data.source}; runs under {config.runs.root}. Timing a few steps of each model."
+        f"Scale {scale}{asked}; data: {data_of(config).source}; runs under {config.runs.root}. "
+        "Timing a few steps of each model.",
+        flush=True,
     )
     minutes_of: dict[Path, float] = {}
     speeds: dict[str, float] = {}
     for run in runs:
-        settings = run.config.training
-        tokens = settings.steps * run.config.data.batch_size * run.config.data.window
-        line = f"  {run.name:22} {settings.steps} steps, {tokens / 1e6:.1f}M tokens: "
+        data = data_of(run.config)
+        tokens = run.config.training.steps * data.tokens_per_step
+        line = f"  {run.name:22} {run.config.training.steps} steps, {tokens / 1e6:.1f}M tokens: "
         if run.finished:
             print(line + "finished", flush=True)
             continue
-        if run.config.model.name not in speeds:
-            speeds[run.config.model.name] = measure_speed(run.config, data.vocab_size)
-        speed = speeds[run.config.model.name]
-        minutes = estimate_minutes(run, speed, num_validation, num_test)
+        alike = json.dumps(resolve(run.config)["model"]) + str(data.tokens_per_step)
+        if alike not in speeds:
+            speeds[alike] = measure_speed(run.config, data)
+        minutes = estimate_minutes(run, speeds[alike], data)
         minutes_of[run.folder] = minutes
         start = f"resumes at step {run.steps_done}, " if run.steps_done else ""
-        print(line + f"{start}about {minutes:.0f} min at {speed:,.0f} tokens/s", flush=True)
+        print(line + f"{start}about {minutes:.0f} min at {speeds[alike]:,.0f} tokens/s", flush=True)
     print(
         f"{len(runs)} runs, {len(minutes_of)} to do: about {duration(sum(minutes_of.values()))} at scale {scale}. "
         "SCALE=smoke takes a minute a model; MODELS=base,tensor restricts. Interrupt at any time: the same command "
@@ -238,6 +239,21 @@ def _announce(runs: Sequence[PlannedRun]) -> dict[Path, float]:
         flush=True,
     )
     return minutes_of
+
+
+class _DataOnce:
+    """The data of a config, set up; runs with equal settings share it."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Data] = {}
+
+    def __call__(self, config: DictConfig) -> Data:
+        settings = json.dumps({key: value for key, value in resolve(config)["data"].items() if key != "seed"})
+        if settings not in self.made:
+            data: Data = instantiate(config.data)
+            data.setup()
+            self.made[settings] = data
+        return self.made[settings]
 
 
 def _steps_done(folder: Path) -> int:

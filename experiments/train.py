@@ -20,7 +20,7 @@ from hydra._internal.utils import get_args_parser  # the parser that Hydra itsel
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from experiments import resolvers
@@ -43,20 +43,18 @@ from experiments.runs import (
     exclusive,
     run_folder,
 )
+from experiments.task import Task
 from experiments.tracking import make_logger
 from experiments.training import Training
-from experiments.wikitext.corpus import CorpusMismatchError
-from experiments.wikitext.task import LanguageTask
 from tensormem.audit import CausalityError
 from tensormem.runtime import keep_freed_memory
 
 RESULT = "result.json"
-# What a user can mend: shown as one message, without a traceback. (A ConfigError, a ResultError are ValueErrors, a data
-# set that is not there is an OSError.)
+# What a user can mend: shown as one message, without a traceback. (A ConfigError, a ResultError, data
+# of the wrong size are ValueErrors, a data set that is not there is an OSError.)
 USER_ERRORS = (
     CausalityError,
     ConfigChangedError,
-    CorpusMismatchError,
     FloatingPointError,
     HydraException,
     OSError,
@@ -92,17 +90,14 @@ def run(config: DictConfig) -> dict[str, Any]:
     folder = run_folder(resolved)
     training: Training = instantiate(config.training)
     data = instantiate(config.data)
-    report = LanguageTask.preflight(
-        lambda vocab_size: instantiate(config.model.network, vocab_size=vocab_size),
-        resolved["model"]["name"],
-        data.window,
-        resolved["allow_noncausal"],
-    )
-    print(
-        f"{name}: scale {resolved['size']['name']}, {training.steps} steps, causality audit: {report.verdict}, "
-        f"run folder {folder}",
-        flush=True,
-    )
+    task_class: type[Task] = get_class(resolved["task"])
+
+    def build(**arguments: Any) -> Any:
+        return instantiate(config.model.network, **arguments)
+
+    report = task_class.preflight(build, resolved["model"]["name"], data, resolved["allow_noncausal"])
+    verdict = "" if report is None else f"causality audit: {report.verdict}, "
+    print(f"{name}: scale {resolved['size']['name']}, {training.steps} steps, {verdict}run folder {folder}", flush=True)
     if not (folder / RESULT).exists():
         data.setup()
     # Taken now: by the time the run ends, the checkout may have moved on.
@@ -114,36 +109,46 @@ def run(config: DictConfig) -> dict[str, Any]:
             return read_result(folder / RESULT)
         OmegaConf.save(config, folder / "config.yaml", resolve=True)
         pl.seed_everything(resolved["seed"], verbose=False)
-        network = instantiate(config.model.network, vocab_size=data.vocab_size)
-        built_from = {"network": resolved["model"]["network"], "data": _portable(resolved)["data"]}
-        task = LanguageTask(network, training, data.window, resolved["seed"], data.order == "stream", built_from)
+        built_from = {
+            "network": resolved["model"]["network"],
+            "data": _portable(resolved)["data"],
+            "arguments": data.network_arguments,
+        }
+        task = task_class.of_run(build(**data.network_arguments), training, data, resolved["seed"], built_from)
         logger = make_logger(
             folder=folder,
             group=resolved["name"],
             name=name,
             run_id=folder.name,
-            config={**_portable(resolved), "hash": config_hash(resolved), "causal": report.passed},
+            config={
+                **_portable(resolved),
+                "hash": config_hash(resolved),
+                "causal": None if report is None else report.passed,
+            },
             **resolved["logger"],
         )
         blocks = fit_and_test(
             task, data, training, resolved["trainer"], folder, name, logger, resolved["allow_noncausal"]
         )
-        blocks["causal"] = blocks["causal"] and report.passed
-        blocks["audit"]["start"] = report.as_dict()
-        if data.floor:
-            blocks["floor"] = data.floor
-        result = {**_identity(resolved), "provenance": provenance, **blocks}
+        if report is not None:
+            blocks["causal"] = blocks["causal"] and report.passed
+            blocks["audit"]["start"] = report.as_dict()
+        published = resolved.get("published", {}).get(resolved["model"]["name"])
+        result = {
+            **_identity(resolved),
+            "published": {} if published is None else {task.published_metric: published},
+            "provenance": provenance,
+            **blocks,
+            **data.extra_result,
+        }
         write_result(folder / RESULT, result)
-    print(
-        f"{name}: test perplexity {result['metrics']['test_perplexity']:.2f}, written to {folder / RESULT}", flush=True
-    )
+    print(f"{name}: {task.headline(result['metrics'])}, written to {folder / RESULT}", flush=True)
     return result
 
 
 def _identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """The blocks of a result that say which run it is of."""
     model = config["model"]["name"]
-    published = config.get("published", {}).get(model)
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "finished",
@@ -153,7 +158,6 @@ def _identity(config: Mapping[str, Any]) -> dict[str, Any]:
         "config_hash": config_hash(config),
         "scale": config["size"]["name"],
         "protocol": config["protocol"],
-        "published": {} if published is None else {"test_perplexity": published},
         "command": portable_command("python -m experiments.train " + shlex.join(sys.argv[1:])),
         "config": _portable(config),
     }

@@ -1,43 +1,22 @@
 """LanguageData: a corpus as a Lightning data module."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from experiments.task import Data, FixedLoader
 from experiments.wikitext.corpora import TokenCorpus, check_choice, load_tokens
 from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts
 from experiments.wikitext.vocabulary import Vocabulary
 from experiments.wikitext.windows import ORDERS, PROTOCOLS, Batch, TrainingWindows, evaluation_batches
 
 
-class EvaluationLoader:
-    """The batches of one evaluation pass, in order.
-
-    Not a DataLoader: the batches are views of a tensor in memory, so workers would only copy them; and with
-    several processes Lightning would deal a DataLoader's batches out to the processes, repeating some to even
-    them out, so that a target could count twice. This way every process sees all of them once.
-    """
-
-    def __init__(self, batches: list[Batch]) -> None:
-        """Serve ``batches`` on every pass."""
-        self.batches = batches
-
-    def __len__(self) -> int:
-        """Number of batches of a pass."""
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Start a pass."""
-        return iter(self.batches)
-
-
-class LanguageData(pl.LightningDataModule):
+class LanguageData(Data):
     """A corpus as random windows for training and fixed windows for validation and test.
 
     Batches are ``(inputs (B, T), targets (B, T))``, int64. Training batches go on for ever: bound the run by
@@ -143,6 +122,26 @@ class LanguageData(pl.LightningDataModule):
         return self._require_setup().origin
 
     @property
+    def network_arguments(self) -> dict[str, Any]:
+        """The size of the vocabulary; raises RuntimeError before `setup`."""
+        return {"vocab_size": self.vocab_size}
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Positions of a training batch."""
+        return self.batch_size * self.window
+
+    @property
+    def num_evaluation_tokens(self) -> tuple[int, int]:
+        """Tokens of validation and of test; raises RuntimeError before `setup`."""
+        return len(self.validation_tokens), len(self.test_tokens)
+
+    @property
+    def extra_result(self) -> dict[str, Any]:
+        """The floor of a generated language."""
+        return {} if self.floor is None else {"floor": self.floor}
+
+    @property
     def floor(self) -> dict[str, float] | None:
         """The true source's mean nats on the very targets of the evaluations; None for real text.
 
@@ -196,15 +195,15 @@ class LanguageData(pl.LightningDataModule):
         spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
         return DataLoader(batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {}))
 
-    def val_dataloader(self) -> EvaluationLoader:
+    def val_dataloader(self) -> FixedLoader:
         """One pass over the validation split by the chosen protocol."""
         return self._evaluation_loader(self.validation_tokens)
 
-    def test_dataloader(self) -> EvaluationLoader:
+    def test_dataloader(self) -> FixedLoader:
         """One pass over the test split by the chosen protocol."""
         return self._evaluation_loader(self.test_tokens)
 
-    def _evaluation_loader(self, tokens: Tensor) -> EvaluationLoader:
+    def _evaluation_loader(self, tokens: Tensor) -> FixedLoader:
         # A state can be carried from window to window, not between windows that stand side by side.
         batch_size = 1 if self.order == "stream" else self.batch_size
-        return EvaluationLoader(evaluation_batches(tokens, self.window, batch_size, self.evaluation))
+        return FixedLoader(evaluation_batches(tokens, self.window, batch_size, self.evaluation))

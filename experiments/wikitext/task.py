@@ -9,15 +9,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map, tree_structure, tree_unflatten
 from torchmetrics import Metric
 
-from experiments.checkpoints import BUILT_FROM
+from experiments.checkpoints import BestCheckpoint
+from experiments.task import Task
 from experiments.training import Training
+from experiments.wikitext.data import LanguageData
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
 from tensormem.models.language_model import LanguageModel
@@ -52,7 +52,7 @@ class NatsByPosition(Metric):
         return self.nats.sum() / self.targets.sum()
 
 
-class LanguageTask(pl.LightningModule):
+class LanguageTask(Task):
     """Trains and evaluates a language model on windows.
 
     Args:
@@ -66,6 +66,8 @@ class LanguageTask(pl.LightningModule):
             do not say what builds their model.
     """
 
+    published_metric = "test_perplexity"
+
     def __init__(
         self,
         model: LanguageModel,
@@ -75,33 +77,37 @@ class LanguageTask(pl.LightningModule):
         carry: bool = False,
         built_from: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        super().__init__()
-        self.model = model
-        self.training_settings = training
+        super().__init__(model, training, seed, built_from)
         self.window = window
-        self.seed = seed
         self.carry = carry
         self._train_state: SequenceState | None = None
         self._evaluation_state: SequenceState | None = None
-        self.built_from = built_from
         self.validation_nats = NatsByPosition(window)
         self.test_nats = NatsByPosition(window)
         self.validation_targets = 0
 
-    @staticmethod
-    def preflight(build: Callable[[int], nn.Module], name: str, window: int, allow_noncausal: bool) -> AuditReport:
-        """Audit a small twin of the model before any work is done.
+    @classmethod
+    def of_run(
+        cls,
+        model: nn.Module,
+        training: Training,
+        data: LanguageData,
+        seed: int,
+        built_from: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> LanguageTask:
+        """The task of a run; see `Task.of_run`."""
+        return cls(model, training, data.window, seed, data.order == "stream", built_from)  # type: ignore[arg-type]
 
-        Args:
-            build: vocabulary size to model.
-            name: the model's name, for the error.
-            window: T; the audit takes no longer sequences.
-            allow_noncausal: let a leaking model through.
+    @classmethod
+    def preflight(
+        cls, build: Callable[..., nn.Module], name: str, data: LanguageData, allow_noncausal: bool
+    ) -> AuditReport:
+        """Audit a small twin of the model; see `Task.preflight`.
 
         Raises:
             CausalityError: the model reads the future and that is not allowed, or the audit is inconclusive.
         """
-        report = audit(build(_PREFLIGHT_VOCABULARY), _PREFLIGHT_VOCABULARY, audit_lengths(window))
+        report = audit(build(vocab_size=_PREFLIGHT_VOCABULARY), _PREFLIGHT_VOCABULARY, audit_lengths(data.window))
         require_causal(report, name, allow_noncausal)
         return report
 
@@ -119,36 +125,15 @@ class LanguageTask(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what builds the model, and the state that the next training batch starts from."""
-        if self.built_from is not None:
-            checkpoint[BUILT_FROM] = {**self.built_from, "vocab_size": self.model.output_weight.shape[0]}
+        super().on_save_checkpoint(checkpoint)
         if self._train_state is not None:
             checkpoint["carried"] = tree_leaves(self._train_state)
-
-    def configure_optimizers(self) -> Any:
-        """AdamW with warmup and cosine."""
-        optimizer = self.training_settings.optimizer(self)
-        scheduler = self.training_settings.scheduler(optimizer)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Seed the step's dropout by (seed, step)."""
-        (state,) = np.random.SeedSequence([self.seed, self.global_step]).generate_state(1, np.uint64)
-        torch.manual_seed(int(state))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean nats of a batch of windows (inputs (B, T), targets (B, T))."""
         inputs, targets = batch
         hidden, self._train_state = self._hidden(inputs, self._train_state)
         return chunked_cross_entropy(hidden.flatten(0, 1), self.model.output_weight, targets.flatten())
-
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        """Train on a batch; log its loss, the learning rate and the gates."""
-        loss = self.loss(batch)
-        self.log("train/nats", loss)
-        self.log("train/learning_rate", self.lr_schedulers().get_last_lr()[0])
-        for layer, gate in self.model.gates.items():
-            self.log(f"gate/layer_{layer}", gate)
-        return loss
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from the state that was kept."""
@@ -181,32 +166,36 @@ class LanguageTask(pl.LightningModule):
         """Log the test loss and its perplexity."""
         self._log_evaluation("test", self.test_nats, reset=False)
 
-    def result(self) -> dict[str, Any]:
+    def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
+        """The loss of a validation and its perplexity."""
+        nats = float(metrics["validation/nats"])
+        return f"{nats:.4f} nats, perplexity {math.exp(nats):.2f}"
+
+    @staticmethod
+    def headline(metrics: Mapping[str, Any]) -> str:
+        """The test perplexity."""
+        return f"test perplexity {metrics['test_perplexity']:.2f}"
+
+    def result(self, best: BestCheckpoint) -> dict[str, Any]:
         """The blocks of the result file that belong to language, after the test."""
         nats = float(self.test_nats.compute())
+        validation_nats = min(best.losses)
         counts = self.test_nats.targets
-        memory = self.model.stack.memory
-        gates = [float(gate.detach()) for gate in self.model.gates.values()]
-        total = sum(parameter.numel() for parameter in self.model.parameters())
-        embedded = self.model.output_weight.numel()
         return {
-            "streaming": self.model.streaming,
             "metrics": {
                 "test_nats": nats,
                 "test_perplexity": math.exp(nats),
                 "test_targets": int(counts.sum()),
+                "validation_nats": validation_nats,
+                "validation_perplexity": math.exp(validation_nats),
+                "validation_targets": self.validation_targets,
+                "best_step": best.best_step,
             },
             "loss_by_position": {
                 "nats": (self.test_nats.nats / counts.clamp(min=1)).tolist(),
                 "targets": counts.tolist(),
             },
-            "gates": gates or None,
-            "parameters": {
-                "total": total,
-                "non_embedding": total - embedded,
-                "memory": 0 if memory is None else sum(parameter.numel() for parameter in memory.parameters()),
-            },
-            "state_bytes": {"per_sequence": self.model.state_bytes(self.window), "window": self.window},
+            **self.model_blocks(self.window),
         }
 
     def _nats(self, batch: tuple[Tensor, Tensor]) -> Tensor:

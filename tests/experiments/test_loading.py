@@ -55,7 +55,7 @@ def test_a_checkpoint_holds_plain_containers_and_no_path(content):
     built_from = content[BUILT_FROM]
     assert set(kinds(built_from)) <= {dict, list, str, int, float, bool, type(None)}
     assert built_from["network"]["_target_"] == "tensormem.models.language.TensorLM"
-    assert built_from["vocab_size"] == 24
+    assert built_from["arguments"] == {"vocab_size": 24}
     assert "root" not in built_from["data"]
 
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_something_else_is_named(save, other, message):
         ({"no_such_argument": 1}, "is another class now .*no_such_argument"),
         ({"_target_": "tensormem.models.language.GoneLM"}, "GoneLM' can't be found"),
         # A file from elsewhere must not run what it likes.
-        ({"_target_": "os.system", "command": "true"}, "os.system' is no LanguageModel"),
+        ({"_target_": "os.system", "command": "true"}, "os.system' is no SequenceModel"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(content, save, change, message):

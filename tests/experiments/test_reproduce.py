@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,8 +58,8 @@ def test_a_run_that_was_cut_off_counts_what_is_left(tmp_path):
     torch.save({"global_step": 9}, run.folder / "last.ckpt")
     (resumable,) = planned(tmp_path, "model=language/base")
     assert (resumable.steps_done, resumable.steps_left) == (9, 3)
-    whole = estimate_minutes(run, 100.0, num_validation=700, num_test=700)
-    rest = estimate_minutes(resumable, 100.0, num_validation=700, num_test=700)
+    data = SimpleNamespace(num_evaluation_tokens=(700, 700), tokens_per_step=84)
+    whole, rest = (estimate_minutes(planned_run, 100.0, data) for planned_run in (run, resumable))
     # 12 and 3 steps of 84 tokens, 3 and 0.75 evaluations, one test; an evaluation costs a third of training.
     assert whole == pytest.approx((12 * 84 + 4 * 700 / 3) / 6000)
     assert rest == pytest.approx((3 * 84 + 1.75 * 700 / 3) / 6000)
