@@ -6,9 +6,10 @@ V grid points in all.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,8 @@ from tensormem.memory.update import GridUpdate, UpdateKind
 
 CoordinatesKind = Literal["shared", "separate"]
 ScanKind = Literal["auto", "fused", "reference"]
+SpreadKind = Literal["learned", "fixed"]
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class MemoryState(NamedTuple):
@@ -58,10 +61,11 @@ class TensorMemory(nn.Module):
         channels: C.
         grid: points along each axis, at least 2 each; any number of axes.
         chunk: K, tokens to a chunk.
-        sigma_scale: factor on the spread of the writes.
+        sigma_scale: factor on the spread of the writes; with spread=fixed the spread itself.
         write: ``gaussian``, or ``hard`` (the nearest grid point alone; an ablation).
         coordinates: ``shared``, one head for reads and writes, or ``separate`` (an ablation).
         update: ``factorised``, or ``pointwise`` (no convolution; an ablation).
+        spread: ``learned`` from the summary, or ``fixed``, the same for every write (an ablation).
         scan: ``reference``, the textbook loop, or ``fused``, the same function several times faster, whose gradients
             have no derivatives; ``auto`` is ``fused``.
         saving: what the fused scan keeps for its backward pass: ``full``, ``light``, ``checkpoint``, in the order
@@ -86,6 +90,7 @@ class TensorMemory(nn.Module):
         write: WriteKind = "gaussian",
         coordinates: CoordinatesKind = "shared",
         update: UpdateKind = "factorised",
+        spread: SpreadKind = "learned",
         scan: ScanKind = "auto",
         saving: SavingKind = "auto",
         kernels: KernelKind = "auto",
@@ -103,6 +108,7 @@ class TensorMemory(nn.Module):
         for name, choice, kind in (
             ("write", write, WriteKind),
             ("coordinates", coordinates, CoordinatesKind),
+            ("spread", spread, SpreadKind),
             ("scan", scan, ScanKind),
             ("saving", saving, SavingKind),
             ("kernels", kernels, KernelKind),
@@ -129,8 +135,9 @@ class TensorMemory(nn.Module):
         self.coordinate = nn.Linear(dim, num_axes)
         self.write_coordinate = nn.Linear(dim, num_axes) if coordinates == "separate" else None
         self.content = nn.Linear(dim, channels)
-        self.spread = nn.Linear(dim, 1)
-        nn.init.ones_(self.spread.bias)
+        self.spread = nn.Linear(dim, 1) if spread == "learned" else None
+        if self.spread is not None:
+            nn.init.ones_(self.spread.bias)
         self.update = GridUpdate(channels, num_axes, kind=update)
         self.output = nn.Linear(channels, dim)
 
@@ -241,13 +248,18 @@ class TensorMemory(nn.Module):
                 read_coordinates=torch.tanh(_linear(self.coordinate, query)),
                 write_coordinates=torch.tanh(_linear(write_head, summary)),
                 content=_linear(self.content, summary),
-                sigma=(F.softplus(_linear(self.spread, summary)) + 1e-4) * self.sigma_scale,
+                sigma=self._sigma(summary),
             )
             if self.check_finite:
                 _require_finite(inputs)
             if self.scan == "reference":
                 return reference(inputs, h, c, self.update, self.write)
             return fused(inputs, h, c, self.update, self.write, self.saving, self.kernels, self.gemm)
+
+    def _sigma(self, summary: Tensor) -> Tensor:
+        if self.spread is None:
+            return summary.new_full((*summary.shape[:-1], 1), self.sigma_scale)
+        return (F.softplus(_linear(self.spread, summary)) + 1e-4) * self.sigma_scale
 
     def _check_state(self, state: MemoryState, x: Tensor) -> None:
         volume = (x.shape[0], self.channels, *self.grid)
@@ -268,6 +280,15 @@ class TensorMemory(nn.Module):
                 raise ValueError(f"state.{name} is on {value.device}, but x is on {x.device}: move one of them")
             if value.dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"state.{name} is {value.dtype}; the state is kept in float32 or float64")
+
+
+def without_reads(model: Model) -> Model:
+    """A copy of a model in which every memory in it reads zeros, whatever was written: what the reads are worth."""
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        if isinstance(module, TensorMemory):
+            nn.init.zeros_(module.output.weight)
+    return model
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:

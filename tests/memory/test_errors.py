@@ -33,6 +33,7 @@ from tests.memory.cases import (
         ({"sigma_scale": 0.0}, r"sigma_scale=0\.0"),
         ({"sigma_scale": float("nan")}, r"sigma_scale=nan"),
         ({"write": "soft"}, r"write='soft' is unknown.*gaussian.*hard"),
+        ({"spread": "wide"}, r"spread='wide' is unknown.*learned.*fixed"),
         ({"coordinates": "tied"}, r"coordinates='tied' is unknown.*shared.*separate"),
         ({"update": "dense"}, r"update='dense' is unknown.*factorised.*pointwise"),
     ],

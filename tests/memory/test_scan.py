@@ -87,8 +87,10 @@ def textbook(memory: TensorMemory, x: Tensor, h: Tensor, c: Tensor) -> dict[str,
         summary = joined @ w["summary.weight"].T + w["summary.bias"]
         coordinate = torch.tanh(summary @ w[f"{write_head}.weight"].T + w[f"{write_head}.bias"])
         content = summary @ w["content.weight"].T + w["content.bias"]
-        raw = summary @ w["spread.weight"].T + w["spread.bias"]
-        sigma = (torch.log1p(torch.exp(raw)) + 1e-4) * memory.sigma_scale
+        sigma = torch.full_like(summary[:, :1], memory.sigma_scale)
+        if "spread.weight" in w:
+            raw = summary @ w["spread.weight"].T + w["spread.bias"]
+            sigma = (torch.log1p(torch.exp(raw)) + 1e-4) * memory.sigma_scale
         volume = torch.cat([textbook_write(memory.write, h, coordinate, sigma, content), h], dim=1)
         if "update.taps" in w:
             volume = textbook_mix(volume, w["update.taps"], w["update.taps_bias"])
@@ -118,6 +120,7 @@ CASES = {
     "pointwise update": {"chunk": 2, "tokens": 7, "update": "pointwise"},
     "narrow writes": {"chunk": 2, "tokens": 7, "sigma_scale": 0.15},
     "wide writes": {"chunk": 3, "tokens": 8, "sigma_scale": 2.5},
+    "the same spread for all": {"chunk": 2, "tokens": 7, "spread": "fixed", "sigma_scale": 0.4},
     "shortest axes": {"chunk": 2, "tokens": 7, "grid": (2, 5, 2)},
     "one axis": {"chunk": 3, "tokens": 8, "grid": (6,)},
     "one axis, hard write": {"chunk": 3, "tokens": 8, "grid": (6,), "write": "hard"},

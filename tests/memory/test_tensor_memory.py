@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormem.memory import MemoryState, TensorMemory
+from tensormem.memory import MemoryState, TensorMemory, without_reads
 from tests.helpers import EXACT_FLOAT64, assert_all_close, assert_close, gradients
 from tests.memory.cases import (
     BATCH,
@@ -265,3 +265,14 @@ def test_pending_stays_on_the_cpu():
     with torch.device("meta"):
         _, state = memory(x, start)
     assert state.pending.device.type == "cpu"
+
+
+def test_without_reads_what_was_written_makes_no_difference():
+    memory, x = random_memory(), random_tokens()
+    silent = without_reads(torch.nn.Sequential(memory))[0]
+    y, state = silent(x, random_state(memory))
+    assert_close(y, memory.output.bias.expand_as(y), "output", EXACT_FLOAT64)
+    # It goes on writing, and the model that it was copied from goes on reading.
+    whole, whole_state = memory(x, random_state(memory))
+    assert_all_close(fields(state), fields(whole_state), EXACT_FLOAT64)
+    assert (whole - y).abs().max() > 1e-3
