@@ -36,7 +36,7 @@ class TrainerSettings(TypedDict):
     checkpoint_every: int
 
 
-_TOP_LEVEL: dict[str, Any] = {"name": str, "seed": int, "allow_noncausal": bool}
+_TOP_LEVEL: dict[str, Any] = {"name": str, "task": str, "seed": int, "allow_noncausal": bool}
 
 
 def parameters_of(target: str) -> dict[str, Any]:
@@ -72,14 +72,7 @@ def check_config(config: Mapping[str, Any]) -> None:
         ("data", config["data"]),
         ("training", config["training"]),
     ):
-        try:
-            known = parameters_of(section["_target_"])
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"{path}._target_={section['_target_']}: {error}. Give the class as module.Class; "
-                "a module outside the checkout needs its folder in PYTHONPATH"
-            ) from error
-        _check_section(path, {key: value for key, value in section.items() if key != "_target_"}, known)
+        _check_target(path, section)
     logger = {key: hint for key, hint in typing.get_type_hints(make_logger).items() if key in ("mode", "project")}
     _check_section("logger", config["logger"], logger)
     trainer = config["trainer"]
@@ -89,6 +82,22 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"trainer.{key}={trainer[key]}: must be at least 1")
     if trainer["devices"] != 1:
         raise ConfigError(f"trainer.devices={trainer['devices']}: a run takes one device; start a run per device")
+
+
+def _check_target(path: str, section: Mapping[str, Any]) -> None:
+    """A section that says what is called: the callable exists, and takes these arguments."""
+    try:
+        known = parameters_of(section["_target_"])
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{path}._target_={section['_target_']}: {error}. Give the class as module.Class; "
+            "a module outside the checkout needs its folder in PYTHONPATH"
+        ) from error
+    nested = {key: value for key, value in section.items() if isinstance(value, Mapping) and "_target_" in value}
+    _check_section(path, {key: value for key, value in section.items() if key not in {"_target_", *nested}}, known)
+    for key, value in nested.items():
+        _check_known(path, key, known)
+        _check_target(f"{path}.{key}", value)
 
 
 def check_overrides(overrides: Sequence[str], config_dir: str | None = None) -> None:
@@ -168,11 +177,13 @@ def _paths(config: Any, prefix: str = "") -> Iterable[str]:
 
 def _check_section(path: str, section: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     for key, value in section.items():
-        if key not in known:
-            raise ConfigError(
-                f"{path}.{key} is unknown{nearest(f'{path}.{key}', [f'{path}.{name}' for name in known])}"
-            )
+        _check_known(path, key, known)
         _check_value(f"{path}.{key}", value, known[key])
+
+
+def _check_known(path: str, key: str, known: Mapping[str, Any]) -> None:
+    if key not in known:
+        raise ConfigError(f"{path}.{key} is unknown{nearest(f'{path}.{key}', [f'{path}.{name}' for name in known])}")
 
 
 def _check_value(key: str, value: Any, annotation: Any) -> None:

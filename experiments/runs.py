@@ -52,11 +52,20 @@ def effective_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """As `scientific_config`, but with every default written out: what a run really does, whatever defaults become."""
     effective: dict[str, Any] = {}
     for name, section in _parts(config).items():
-        defaults = {key: value for key, value in _defaults(section["_target_"]).items() if _is_plain(value)}
-        effective[name] = {
-            key: value for key, value in (defaults | section).items() if key not in _NOT_SCIENTIFIC.get(name, ())
-        }
+        kept = {key: value for key, value in section.items() if key not in _NOT_SCIENTIFIC.get(name, ())}
+        effective[name] = _with_defaults(kept)
     return json.loads(json.dumps(effective))
+
+
+def _with_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section with its defaults, flat: what is called with arguments inside it has a dot in its keys."""
+    flat = {key: value for key, value in _defaults(section["_target_"]).items() if _is_plain(value)}
+    for key, value in section.items():
+        if isinstance(value, Mapping) and "_target_" in value:
+            flat.update({f"{key}.{inner}": given for inner, given in _with_defaults(value).items()})
+        else:
+            flat[key] = value
+    return flat
 
 
 def check_unchanged(folder: Path, config: Mapping[str, Any]) -> None:
@@ -122,7 +131,9 @@ def _parts(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _canonical(value: Any) -> Any:
-    """1.0 as 1: how a number is written must not change the hash."""
+    """1.0 as 1: how a number is written must not change the hash. What is called with arguments, as its section is."""
+    if isinstance(value, Mapping) and "_target_" in value:
+        return without_defaults(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -44,6 +44,9 @@ class FixedLoader:
 class Data(pl.LightningDataModule, ABC):
     """What a run asks of a data module beyond Lightning's own."""
 
+    def setup(self, stage: str | None = None) -> None:
+        """Load what there is to load, once; ``stage`` makes no difference."""
+
     @property
     @abstractmethod
     def network_arguments(self) -> dict[str, Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
+
+Schedule = Literal["cosine", "constant"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class Training:
         learning_rate: peak rate of AdamW.
         weight_decay: on every parameter, as published.
         warmup_steps: the rate rises linearly to its peak; then a cosine takes it to 0 at the last step.
+        schedule: ``cosine``, as above, or ``constant``: the peak from the warmup on.
         clip_norm: largest norm of the gradient.
         evaluate_every: steps between evaluations on the validation split; must divide steps, so that the last
             step is evaluated.
@@ -30,6 +34,7 @@ class Training:
     learning_rate: float = 3e-4
     weight_decay: float = 0.1
     warmup_steps: int = 1_000
+    schedule: Schedule = "cosine"
     clip_norm: float = 1.0
     evaluate_every: int = 500
     patience: int = 10
@@ -42,6 +47,8 @@ class Training:
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"training.{name}={getattr(self, name)} must be positive")
+        if self.schedule not in get_args(Schedule):
+            raise ValueError(f"training.schedule={self.schedule!r} is unknown; choose one of {get_args(Schedule)}")
         if self.weight_decay < 0:
             raise ValueError(f"training.weight_decay={self.weight_decay} must not be negative")
         if self.steps % self.evaluate_every:
@@ -64,5 +71,7 @@ class Training:
         """The learning rate of a step (from 0) over its peak."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
+        if self.schedule == "constant":
+            return 1.0
         progress = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))

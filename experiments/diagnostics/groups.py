@@ -1,0 +1,202 @@
+"""Which diagnostic runs may be compared, and what they measured: the base of the tables and the figures.
+
+Imports no torch: tables are functions of the result files alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.results import Result
+from experiments.summary import (
+    Measured,
+    Variant,
+    canonical,
+    hardware_of,
+    plain,
+    row_labels,
+    scale_order,
+    scientific_settings,
+)
+
+ORDER = ("binding", "map_building", "occlusion", "no_harm", "recall")
+STEPS = {"fixed": "as many steps for every model", "converge": "each model until validation stops improving"}
+# They say how a model is measured, not what on.
+_MEASURING = frozenset({"tests", "num_validation_batches", "num_test_batches", "seed", "_target_", "diagnostic"})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model of a group: its runs by the difficulty they were trained with (None where a task has none)."""
+
+    label: str
+    ablation: bool
+    runs: Mapping[Any, tuple[Result, ...]]
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All runs, the easiest first."""
+        return tuple(result for difficulty in self.runs for result in self.runs[difficulty])
+
+    def measured(
+        self, difficulty: Any, changes: Mapping[str, Any] | None = None, reads: str = "memory", group: str | None = None
+    ) -> Measured | None:
+        """Accuracy over the seeds; None where it was not measured.
+
+        Args:
+            difficulty: that of the training.
+            changes: of the test's settings from those of the training.
+            reads: ``memory``, or ``zero``: with the memory's reads set to zero.
+            group: of answers; None for all.
+        """
+        values = []
+        for result in self.runs.get(difficulty, ()):
+            test = find_test(result, changes or {}, reads)
+            if test is not None:
+                values.append((test if group is None else test["groups"][group])["accuracy"])
+        return Measured.of(values) if values else None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that may be compared: one task, but for its difficulty, one scale and one way to train.
+
+    Attributes:
+        diagnostic: the task's name.
+        steps: ``fixed`` or ``converge``.
+        scale: of the runs.
+        setting: the name of what makes the task hard; None where nothing does.
+        settings: the others of the task.
+        difficulties: what the models were trained with, the easiest first.
+        rows: the models; those of ablations last.
+    """
+
+    diagnostic: str
+    steps: str
+    scale: str
+    setting: str | None
+    settings: Mapping[str, Any]
+    difficulties: tuple[Any, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The runs behind the rows."""
+        return tuple(result for row in self.rows for result in row.results)
+
+    @property
+    def answer_groups(self) -> tuple[str, ...]:
+        """Names of the groups of answers that are reported apart."""
+        return tuple(self.results[0]["tests"][0]["groups"])
+
+    @property
+    def slug(self) -> str:
+        """The group in the name of a file."""
+        own = [f"{key}-{plain(value)}" for key, value in self.settings.items()]
+        return "-".join([self.diagnostic, *own, *([] if self.steps == "fixed" else [self.steps]), self.scale])
+
+    @property
+    def caption(self) -> str:
+        """What every row has in common, in a few lines."""
+        first = self.results[0]
+        training, batch_size = first["config"]["training"], first["config"]["data"]["batch_size"]
+        at_most = "" if self.steps == "fixed" else "at most "
+        settings = "".join(f", {key} {plain(value)}" for key, value in self.settings.items())
+        hardware = "; ".join(sorted({hardware_of(result) for result in self.results}))
+        return (
+            f"{self.diagnostic}{settings}: accuracy in %. Scale {self.scale}, {STEPS.get(self.steps, self.steps)}: "
+            f"{at_most}{training['steps']:,} steps of {batch_size} sequences, learning rate "
+            f"{training['learning_rate']:g}; {first['metrics']['test_answers']:,} test answers; on {hardware}."
+        )
+
+    def reference(self, difficulty: Any, key: str, group: str | None = None) -> float | None:
+        """`best` (the best achievable accuracy) or `chance` at a difficulty, from the files."""
+        for row in self.rows:
+            for result in row.runs.get(difficulty, ()):
+                test = find_test(result, {}, "memory")
+                if test is not None:
+                    return float(test[key] if group is None or key == "chance" else test["groups"][group][key])
+        return None
+
+
+def find_test(result: Result, changes: Mapping[str, Any], reads: str) -> dict[str, Any] | None:
+    """The test of a run under these conditions, where there is one."""
+    for test in result["tests"]:
+        if test["changes"] == changes and test["reads"] == reads:
+            return test  # type: ignore[no-any-return]
+    return None
+
+
+def group_results(results: Iterable[Result]) -> list[Group]:
+    """Sort finished results into groups: in the order of the tasks, large scales first."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result["status"] == "finished":
+            groups.setdefault(json.dumps(_alike(result), sort_keys=True), []).append(result)
+    return sorted((_group(members) for members in groups.values()), key=_order)
+
+
+def _alike(result: Result) -> dict[str, Any]:
+    """What the runs of a group have in common."""
+    config = result["config"]
+    data = {key: value for key, value in config["data"].items() if key not in _MEASURING}
+    return {
+        "protocol": result["protocol"],
+        "scale": result["scale"],
+        "task": _task_settings(result),
+        "training": canonical(config["training"]),
+        "data": data,
+    }
+
+
+def _task_settings(result: Result) -> dict[str, Any]:
+    """The settings of the task that are not its defaults, without its difficulty."""
+    settings = canonical(result["config"]["data"]["diagnostic"])
+    leave_out = {"_target_", result["difficulty"]["setting"]}
+    return {key: value for key, value in settings.items() if key not in leave_out}
+
+
+def _group(members: Sequence[Result]) -> Group:
+    first = members[0]
+    variants: dict[Variant, list[Result]] = {}
+    for result in members:
+        network = scientific_settings(canonical(result["config"]["model"]["network"]))
+        key = Variant(result["model"], result["causal"], json.dumps(network, sort_keys=True))
+        variants.setdefault(key, []).append(result)
+    labels = row_labels(variants)
+    difficulties = sorted({result["difficulty"]["value"] for result in members}, key=lambda value: (value or 0))
+    rows = [_row(labels[variant], runs, difficulties) for variant, runs in variants.items()]
+    return Group(
+        diagnostic=first["protocol"]["diagnostic"],
+        steps=first["protocol"]["steps"],
+        scale=first["scale"],
+        setting=first["difficulty"]["setting"],
+        settings=_task_settings(first),
+        difficulties=tuple(difficulties),
+        rows=tuple(sorted(rows, key=lambda row: (row.ablation, not row.label.startswith("base"), row.label))),
+    )
+
+
+def _row(label: str, runs: Sequence[Result], difficulties: Sequence[Any]) -> Row:
+    by_difficulty = {
+        value: tuple(
+            sorted(
+                (run for run in runs if run["difficulty"]["value"] == value),
+                key=lambda run: (run["seed"], run["config_hash"]),
+            )
+        )
+        for value in difficulties
+    }
+    return Row(
+        label,
+        bool(runs[0]["config"]["model"].get("ablation", False)),
+        {value: found for value, found in by_difficulty.items() if found},
+    )
+
+
+def _order(group: Group) -> tuple[Any, ...]:
+    place = ORDER.index(group.diagnostic) if group.diagnostic in ORDER else len(ORDER)
+    return (place, group.diagnostic, scale_order(group.scale), group.steps != "fixed", group.slug)
