@@ -37,75 +37,11 @@ from experiments.task import Data
 from experiments.train import INTERRUPTED, RESULT, USER_ERRORS, resolve
 from experiments.training import Training
 
+# Where a benchmark's models lie in conf/model/, if not under its own name.
+DOMAINS = {"wikitext": "language", "quickstart": "language"}
 _TIMED_STEPS = 3
 # Lines as they come; and what `tensormem.runtime` says of pools of memory.
 _CHILD = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"}
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a table.
-
-    Attributes:
-        overrides: what `experiments.train` is called with.
-        config: the composed config.
-        folder: where the run lives.
-        steps_done: steps that its last checkpoint holds; all of them where it is finished.
-    """
-
-    overrides: tuple[str, ...]
-    config: DictConfig
-    folder: Path
-    steps_done: int
-
-    @property
-    def name(self) -> str:
-        """Model and seed."""
-        return f"{self.config.model.name}-seed{self.config.seed}"
-
-    @property
-    def finished(self) -> bool:
-        """Whether its result file is there."""
-        return (self.folder / RESULT).exists()
-
-    @property
-    def steps_left(self) -> int:
-        """Steps still to train."""
-        return 0 if self.finished else self.config.training.steps - self.steps_done
-
-
-def plan(benchmark: str, overrides: Sequence[str] = ()) -> list[PlannedRun]:
-    """The runs of a benchmark's table, from `conf/sweep/<benchmark>.yaml`.
-
-    Args:
-        benchmark: name of the sweep and of the experiment.
-        overrides: Hydra overrides for every run; a comma sweeps, and takes the place of what the table sweeps over.
-
-    Raises:
-        ValueError: no such benchmark.
-    """
-    sweep_file = CONF / "sweep" / f"{benchmark}.yaml"
-    known = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml") if (CONF / "experiment" / path.name).exists())
-    if benchmark not in known:
-        raise ValueError(f"benchmark {benchmark!r} is unknown; choose one of {', '.join(known)}")
-    swept: Any = OmegaConf.select(OmegaConf.load(sweep_file), "hydra.sweeper.params")
-    parser = OverridesParser.create()
-    by_key = {key: f"{key}={value}" for key, value in swept.items()}
-    by_key.update({parser.parse_override(override).key_or_group: override for override in overrides})
-    choices = []
-    for override in parser.parse_overrides(list(by_key.values())):
-        if override.is_sweep_override():
-            choices.append([f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()])
-        else:
-            choices.append([override.input_line or ""])
-    runs = []
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        for chosen in itertools.product(*choices):
-            arguments = (f"experiment={benchmark}", f"+sweep={benchmark}", *chosen)
-            config = compose("config", overrides=list(arguments))
-            folder = run_folder(resolve(config))
-            runs.append(PlannedRun(arguments, config, folder, _steps_done(folder)))
-    return runs
 
 
 def measure_speed(config: DictConfig, data: Data) -> float:
@@ -149,8 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("benchmark", help="the table, e.g. wikitext")
     parser.add_argument("--plan", action="store_true", help="say what would run, and stop")
     parser.add_argument("--models", help="only these of the table's models, e.g. base,tensor")
+    parser.add_argument("--parts", help="of a suite of several tables only these, e.g. binding,ablations")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides for every run, e.g. scale=smoke seed=0,1")
     options = parser.parse_intermixed_args(arguments)
+    keep_freed_memory()
     try:
         return _reproduce(options)
     except KeyboardInterrupt:
@@ -160,9 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _reproduce(options: argparse.Namespace) -> int:
     try:
-        overrides = [*options.overrides, *_chosen(options.models)]
-        check_overrides(overrides)
-        runs = plan(options.benchmark, overrides)
+        overrides = [*options.overrides, *_chosen(options.benchmark, options.models)]
+        if options.benchmark in benchmarks():
+            check_overrides([f"experiment={options.benchmark}", *overrides])
+        runs = plan(options.benchmark, overrides, options.parts and options.parts.split(","))
         minutes = _announce(runs)
     except USER_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
@@ -198,11 +137,12 @@ def _reproduce(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _chosen(models: str | None) -> list[str]:
+def _chosen(benchmark: str, models: str | None) -> list[str]:
     """The override that takes the place of the table's models."""
     if models is None:
         return []
-    return ["model=" + ",".join(f"language/{name.strip()}" for name in models.split(","))]
+    domain = DOMAINS.get(benchmark, benchmark)
+    return ["model=" + ",".join(f"{domain}/{name.strip()}" for name in models.split(","))]
 
 
 def _announce(runs: Sequence[PlannedRun]) -> dict[Path, float]:
@@ -254,13 +194,6 @@ class _DataOnce:
             data.setup()
             self.made[settings] = data
         return self.made[settings]
-
-
-def _steps_done(folder: Path) -> int:
-    last = folder / LAST
-    if not last.exists():
-        return 0
-    return int(torch.load(last, map_location="cpu", weights_only=True)["global_step"])
 
 
 if __name__ == "__main__":
