@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.positions import position_table
 from experiments.render import render_csv, render_latex, render_markdown
-from experiments.results import Result, ResultError, find_results
+from experiments.results import Result, ResultError, load_results
 from experiments.runs import without_defaults
 
 BENCHMARKS = ("wikitext", "quickstart")
@@ -134,25 +134,6 @@ def make_table(results: Iterable[Result], style: str = "markdown") -> str:
     if not groups:
         raise ResultError("no finished result; resume the runs with `make reproduce-wikitext`")
     return RENDERERS[style](groups)
-
-
-def load_results(benchmark: str, roots: Sequence[str] | None = None) -> list[Result]:
-    """Results of `benchmark` under `roots`, by default those of record in `experiments/*/results/`.
-
-    Raises:
-        ResultError: there are none; the message says what to run.
-        FileNotFoundError: a given root doesn't exist.
-    """
-    roots = roots or sorted(str(folder) for folder in Path(__file__).resolve().parent.glob("*/results"))
-    found = find_results(roots)
-    found = [result for result in found if result["experiment"] == benchmark]
-    if not found:
-        where = ", ".join(roots) or "experiments/*/results"
-        raise ResultError(
-            f"no {benchmark} result in {where}; run `make reproduce-{benchmark}`, then give its run root: "
-            "--results outputs"
-        )
-    return found
 
 
 def _plain(value: Any) -> str:
