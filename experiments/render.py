@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from experiments.tables import Group, Measured, Row
+    from experiments.summary import Measured
+    from experiments.tables import Group, Row
 
 HEADER = (
     "model",

@@ -7,10 +7,8 @@ the causal models come first; those that read the future follow below a line tha
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,30 +16,14 @@ from typing import Any
 from experiments.positions import position_table
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, load_results
-from experiments.runs import without_defaults
+from experiments.summary import Measured, hardware_of, plain, pool_seeds, scale_order
 
 BENCHMARKS = ("wikitext", "quickstart")
-SCALES = ("paper", "cpu", "smoke", "tiny")
 # What the results say that were written before a part of the protocol could be chosen.
 PROTOCOL_BEFORE = {"attn_dropout": "matched"}
 # Part of it in results of before, but a matter of the model: its row tells it apart.
 NOT_PROTOCOL = frozenset({"positions"})
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
-# Two runs that differ in no more than these keys of their network, data and training are seeds of one row.
-UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download"})
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Mean over seeds, and the sample standard deviation where there are at least two."""
-
-    mean: float
-    deviation: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Measured:
-        """Summarise one value per seed (at least one)."""
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 @dataclass(frozen=True)
@@ -111,13 +93,14 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     for result in results:
         if result["status"] == "finished":
             settings = PROTOCOL_BEFORE | result["protocol"]
-            protocol = tuple(sorted((key, _plain(value)) for key, value in settings.items() if key not in NOT_PROTOCOL))
+            protocol = tuple(sorted((key, plain(value)) for key, value in settings.items() if key not in NOT_PROTOCOL))
             window, targets = result["state_bytes"]["window"], result["metrics"]["test_targets"]
             groups.setdefault((protocol, result["scale"], token_budget(result), window, targets), []).append(result)
     made = []
     for (protocol, scale, tokens, window, targets), members in groups.items():
-        hardware = tuple(sorted({_hardware(result) for result in members}))
-        made.append(Group(protocol, scale, tokens, window, targets, hardware, _rows(members)))
+        hardware = tuple(sorted({hardware_of(result) for result in members}))
+        rows = tuple(_row(label, seeds) for label, seeds in pool_seeds(members))
+        made.append(Group(protocol, scale, tokens, window, targets, hardware, rows))
     return sorted(made, key=_group_order)
 
 
@@ -136,21 +119,10 @@ def make_table(results: Iterable[Result], style: str = "markdown") -> str:
     return RENDERERS[style](groups)
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def _hardware(result: Result) -> str:
-    hardware = result["provenance"]["hardware"]
-    return f"{hardware['name']} ({hardware['threads']} threads)"
-
-
 def _group_order(group: Group) -> tuple[Any, ...]:
-    scale = SCALES.index(group.scale) if group.scale in SCALES else len(SCALES)
     return (
         sum(value == "paper" for _, value in group.protocol),
-        scale,
-        group.scale,
+        *scale_order(group.scale),
         -group.tokens,
         group.window,
         -group.targets,
@@ -158,26 +130,14 @@ def _group_order(group: Group) -> tuple[Any, ...]:
     )
 
 
-def _rows(results: Sequence[Result]) -> tuple[Row, ...]:
-    """One row per model and configuration, its seeds pooled; causal first, then `base`, then by name."""
-    variants: dict[tuple[str, bool, str], list[Result]] = {}
-    for result in results:
-        fingerprint = json.dumps(_settings(_parts(result["config"])), sort_keys=True)
-        variants.setdefault((result["model"], result["causal"], fingerprint), []).append(result)
-    labels = _labels(variants)
-    rows = [_row(labels[key], key[1], members) for key, members in variants.items()]
-    return tuple(sorted(rows, key=lambda row: (not row.causal, row.model.split(" ")[0] != "base", row.model)))
-
-
-def _row(label: str, causal: bool, members: Sequence[Result]) -> Row:
+def _row(label: str, members: Sequence[Result]) -> Row:
     def measured(block: str, key: str) -> Measured:
         return Measured.of([result[block][key] for result in members])
 
-    members = sorted(members, key=lambda result: (result["seed"], result["config_hash"]))
     first = members[0]
     return Row(
         model=label,
-        causal=causal,
+        causal=first["causal"],
         seeds=tuple(result["seed"] for result in members),
         parameters=first["parameters"]["total"],
         state_bytes=first["state_bytes"]["per_sequence"],
@@ -188,44 +148,6 @@ def _row(label: str, causal: bool, members: Sequence[Result]) -> Row:
         stopped_early=any(result["training"]["stopped_early"] for result in members),
         results=tuple(members),
     )
-
-
-def _parts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a row, without what is at its default: a key that came later must not part old runs from new ones."""
-    parts = {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
-    return {name: _canonical(part) for name, part in parts.items()}
-
-
-def _canonical(part: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return without_defaults(part)
-    except (ImportError, AttributeError):
-        # A class of somebody else, or one that is no more: the table is still that of the files.
-        return dict(part)
-
-
-def _settings(config: Any, prefix: str = "") -> dict[str, Any]:
-    """The scientific leaves of a config, by dotted key."""
-    if not isinstance(config, Mapping):
-        return {prefix: config}
-    leaves: dict[str, Any] = {}
-    for key, value in config.items():
-        if key not in UNSCIENTIFIC_KEYS:
-            leaves |= _settings(value, f"{prefix}.{key}" if prefix else str(key))
-    return leaves
-
-
-def _labels(variants: Mapping[tuple[str, bool, str], Any]) -> dict[tuple[str, bool, str], str]:
-    """Row names: the model; where it occurs with several configs, with the settings that tell them apart."""
-    labels = {}
-    for key in variants:
-        twins = [json.loads(other[2]) for other in variants if other[0] == key[0]]
-        mine = json.loads(key[2])
-        names = sorted({name for twin in twins for name in twin})
-        differing = [name for name in names if any(twin.get(name) != mine.get(name) for twin in twins)]
-        detail = ", ".join(f"{name}={_plain(mine.get(name))}" for name in differing)
-        labels[key] = f"{key[0]} ({detail})" if detail else key[0]
-    return labels
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
