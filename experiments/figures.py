@@ -17,7 +17,8 @@ from typing import Any
 
 from experiments.positions import mean_over, pooled
 from experiments.results import Result, ResultError, load_results
-from experiments.tables import BENCHMARKS, Row, group_results
+from experiments.tables import BENCHMARKS
+from experiments.wikitext.tables import Row, group_results
 
 # Okabe and Ito's palette, which stays distinct under the common colour deficiencies. A model keeps its colour
 # in every figure, whatever else is drawn.

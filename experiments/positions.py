@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from experiments.tables import Group, Row
+    from experiments.wikitext.tables import Group, Row
 
 # First positions (from 1) of the ranges of the table; each reaches four times as far as the one before.
 _STARTS = (1, 2, 5, 17, 65, 257, 1025)

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.positions import mean_over, pooled, position_table, ranges
-from experiments.tables import group_results
+from experiments.wikitext.tables import group_results
 
 
 def test_ranges_cover_the_window_once():
