@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments.positions import position_table
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, load_results
-from experiments.wikitext.tables import group_results, language_tables
+from experiments.wikitext.positions import position_table
+from experiments.wikitext.tables import language_tables
 
 BENCHMARKS = ("wikitext", "quickstart")
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         results = load_results(options.benchmark, options.results)
-        table = position_table(group_results(results)) if options.by_position else make_table(results, options.format)
+        table = position_table(results) if options.by_position else make_table(results, options.format)
     except (ResultError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
