@@ -1,4 +1,7 @@
-"""Result files to tables: `python -m experiments.tables wikitext [--results DIR ...] [--format latex]`."""
+"""Result files to tables: `python -m experiments.tables wikitext [--results DIR ...] [--format latex]`.
+
+What a table contains is the benchmark's matter, how it is written the renderer's.
+"""
 
 from __future__ import annotations
 
@@ -7,47 +10,41 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from experiments.benchmarks import BENCHMARKS, benchmark_of
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, load_results
-from experiments.wikitext.positions import position_table
-from experiments.wikitext.tables import language_tables
 
-BENCHMARKS = ("wikitext", "quickstart")
 RENDERERS = {"markdown": render_markdown, "csv": render_csv, "latex": render_latex}
 
 
 def make_table(results: Iterable[Result], style: str = "markdown") -> str:
-    """Render all tables of the results as `markdown`, `csv` or `latex`.
+    """Render all tables of one benchmark's results as `markdown`, `csv` or `latex`.
 
     Raises:
-        ResultError: no result is finished.
+        ResultError: no result is finished, or they are not of one benchmark.
         ValueError: an unknown style.
     """
     if style not in RENDERERS:
         raise ValueError(f"format is {style!r}; use one of {', '.join(RENDERERS)}")
-    tables = language_tables(results)
+    results = list(results)
+    benchmark = benchmark_of(results)
+    tables = benchmark.tables(results)
     if not tables:
-        raise ResultError("no finished result; resume the runs with `make reproduce-wikitext`")
+        raise ResultError(f"no finished result; resume the runs with `make reproduce-{benchmark.home}`")
     return RENDERERS[style](tables)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.tables", description="Result files to tables.")
-    parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument(
-        "--results",
-        nargs="+",
-        metavar="DIR",
-        help="run roots, results folders or files (default: the results of record)",
-    )
-    parser.add_argument("--format", choices=tuple(RENDERERS), default="markdown")
-    parser.add_argument("--by-position", action="store_true", help="the loss by position inside a window (Markdown)")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="write here instead of printing")
+    parser = _parser()
     options = parser.parse_args(arguments)
+    benchmark = BENCHMARKS[options.benchmark]
+    if options.view is not None and options.view not in benchmark.more:
+        parser.error(f"{benchmark.name} has no --{options.view}; leave it out to see its tables")
     try:
-        results = load_results(options.benchmark, options.results)
-        table = position_table(results) if options.by_position else make_table(results, options.format)
+        results = load_results(benchmark.name, options.results)
+        view = benchmark.more.get(options.view)
+        text = make_table(results, options.format) if view is None else view(results)
     except (ResultError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -55,11 +52,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = ", ".join(f"{r['model']} seed {r['seed']} ({r['status']})" for r in unfinished)
         print(f"left out, not finished: {names}", file=sys.stderr)
     if options.output is None:
-        print(table, end="")
+        print(text, end="")
     else:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(table, encoding="utf-8")
+        options.output.write_text(text, encoding="utf-8")
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.tables", description="Result files to tables.")
+    parser.add_argument("benchmark", choices=tuple(BENCHMARKS))
+    parser.add_argument(
+        "--results",
+        nargs="+",
+        metavar="DIR",
+        help="run roots, results folders or files (default: the results of record)",
+    )
+    parser.add_argument("--format", choices=tuple(RENDERERS), default="markdown")
+    views = {view: function for benchmark in BENCHMARKS.values() for view, function in benchmark.more.items()}
+    shown = parser.add_mutually_exclusive_group()
+    for view, function in views.items():
+        summary = (function.__doc__ or "").partition("\n")[0]
+        shown.add_argument(f"--{view}", dest="view", action="store_const", const=view, help=summary)
+    parser.add_argument("--output", metavar="FILE", type=Path, help="write here instead of printing")
+    return parser
 
 
 if __name__ == "__main__":

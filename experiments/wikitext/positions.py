@@ -44,7 +44,10 @@ def ranges(length: int) -> list[tuple[int, int]]:
 
 
 def position_table(results: Iterable[Result]) -> str:
-    """The loss by position inside a window (Markdown): test nats per token, one table per comparable group."""
+    """The loss by position inside a window (Markdown).
+
+    Test nats per token by range of positions, one table per comparable group.
+    """
     return render_markdown([_table(group) for group in group_results(results)])
 
 

@@ -1,10 +1,12 @@
-"""Tables from the command line, and in which of the formats."""
+"""Tables: which benchmark's they are, in which of the formats; the command line."""
 
 from __future__ import annotations
 
 import pytest
 
 from experiments import tables
+from experiments.benchmarks import BENCHMARKS, Benchmark
+from experiments.render import Table
 from experiments.results import ResultError, write_result
 from experiments.tables import make_table
 
@@ -12,6 +14,34 @@ from experiments.tables import make_table
 @pytest.fixture
 def runs(make_result):
     return [make_result(), make_result(model="tensor")]
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A benchmark of one empty table, without other views."""
+    table = Table("Bare.", ("model",), 1, ())
+    monkeypatch.setitem(BENCHMARKS, "bare", Benchmark("bare", "bare", lambda results: [table], lambda results, _: []))
+
+
+def test_the_results_choose_the_tables(bare, runs, make_result):
+    results = [make_result(experiment="bare")]
+    assert make_table(results) == "Bare.\n\n| model |\n| --- |\n"
+    with pytest.raises(ResultError, match="results are of bare, wikitext; tables and figures show those of one"):
+        make_table([*runs, *results])
+
+
+def test_a_view_that_the_benchmark_lacks_is_refused(bare, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        tables.main(["bare", "--by-position"])
+    assert stopped.value.code == 2
+    assert "bare has no --by-position" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("benchmark", ["wikitext", "quickstart"])
+def test_the_loss_by_position_is_a_view_of_the_language_models(benchmark, tmp_path, make_result, capsys):
+    write_result(tmp_path / "result.json", make_result(experiment=benchmark))
+    assert tables.main([benchmark, "--results", str(tmp_path), "--by-position"]) == 0
+    assert "| test nats per token at position |" in capsys.readouterr().out
 
 
 def test_unfinished_runs_make_no_table(make_result):
