@@ -1,167 +1,111 @@
-"""Groups of rows to Markdown, CSV and LaTeX. What a table contains is decided in tables.py, not here."""
+"""Tables to Markdown, CSV and LaTeX. What a table contains is decided by its benchmark, not here."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from experiments.tables import Group, Measured, Row
-
-HEADER = (
-    "model",
-    "causal",
-    "seeds",
-    "parameters",
-    "state bytes",
-    "training tokens/s",
-    "validation perplexity",
-    "test perplexity",
-    "paper",
-)
-CSV_HEADER = (
-    "protocol",
-    "scale",
-    "training_token_budget",
-    "model",
-    "causal",
-    "seeds",
-    "stopped_early",
-    "parameters",
-    "state_bytes",
-    "training_tokens_per_second",
-    "validation_perplexity",
-    "validation_perplexity_std",
-    "test_perplexity",
-    "test_perplexity_std",
-    "paper_test_perplexity",
-    "hardware",
-)
-NOT_CAUSAL = "no: reads the future"
-FLOOR = "the source itself (the floor)"
-SEPARATOR = "not causal: can't be ranked with the rows above"
-PAPER_NOTE = (
-    "paper: test perplexity as published, from the paper's own protocol, data pipeline and scale; rows here "
-    "need not share them. The published tensor model reads the future: its number is in the row that does so."
-)
-SPREAD_NOTE = "Mean over the seeds; ± is the sample standard deviation."
-STATE_NOTE = "state bytes: what the model holds for one sequence of the window's length."
-HARDWARE_NOTE = "training tokens/s were measured on different hardware: they do not compare."
-EARLY_MARK = "*"
-EARLY_NOTE = "* stopped before the budget, for want of gain on the validation split."
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 
-def render_markdown(groups: Sequence[Group]) -> str:
-    """One pipe table per group, each under its caption."""
-    return "\n".join(_markdown(group) for group in groups)
+@dataclass(frozen=True)
+class Section:
+    """Rows of cells, below a line with the section's title where it has one."""
+
+    title: str | None
+    rows: tuple[tuple[str, ...], ...]
 
 
-def render_csv(groups: Sequence[Group]) -> str:
-    """One flat table, numbers unrounded; the first columns say which group a row belongs to."""
+@dataclass(frozen=True)
+class Table:
+    """What one table shows, as plain text: the renderers escape it.
+
+    Attributes:
+        caption: what all rows have in common.
+        header: names of the columns.
+        num_text_columns: how many of the first columns are words, aligned left; the others are numbers, aligned right.
+        sections: the rows, in order; the first section has no title as a rule.
+        notes: what a reader must know, one paragraph each.
+        records: the same for a program, in CSV: one flat mapping a row, numbers unrounded, None where there is none.
+
+    Raises:
+        ValueError: a row has more or fewer cells than the header.
+    """
+
+    caption: str
+    header: tuple[str, ...]
+    num_text_columns: int
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...] = ()
+    records: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in (row for section in self.sections for row in section.rows):
+            if len(row) != len(self.header):
+                raise ValueError(f"row {row} has {len(row)} cells; the header has {len(self.header)}: {self.header}")
+
+
+def render_markdown(tables: Sequence[Table]) -> str:
+    """One pipe table each, under its caption."""
+    return "\n".join(_markdown(table) for table in tables)
+
+
+def render_csv(tables: Sequence[Table]) -> str:
+    """The records of all tables as one; a column that a record lacks is empty there."""
+    records = [record for table in tables for record in table.records]
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
-    for group in groups:
-        protocol = ";".join(f"{key}={value}" for key, value in group.protocol)
-        for row in group.rows:
-            numbers: list[Any] = [row.parameters, row.state_bytes, row.tokens_per_second.mean]
-            for measured in (row.validation_perplexity, row.test_perplexity):
-                numbers += [measured.mean, measured.deviation]
-            label = [row.model, str(row.causal).lower(), len(row.seeds), str(row.stopped_early).lower()]
-            start = [protocol, group.scale, group.tokens]
-            writer.writerow([*start, *label, *numbers, row.paper, "; ".join(group.hardware)])
-        if group.floor:
-            validation, test = (math.exp(group.floor[f"{split}_nats"]) for split in ("validation", "test"))
-            cells = ["true", "", "", "", "", "", validation, "", test, "", "", ""]
-            writer.writerow([protocol, group.scale, group.tokens, FLOOR, *cells])
+    writer = csv.DictWriter(stream, dict.fromkeys(key for record in records for key in record), lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({key: _csv_value(value) for key, value in record.items()})
     return stream.getvalue()
 
 
-def render_latex(groups: Sequence[Group]) -> str:
-    """One `table` environment per group; needs the booktabs package."""
-    return "\n".join(_latex(group) for group in groups)
+def render_latex(tables: Sequence[Table]) -> str:
+    """One `table` environment each; needs the booktabs package."""
+    return "\n".join(_latex(table) for table in tables)
 
 
-def _cells(row: Row) -> list[str]:
-    return [
-        row.model + (EARLY_MARK if row.stopped_early else ""),
-        "yes" if row.causal else NOT_CAUSAL,
-        str(len(row.seeds)),
-        f"{row.parameters:,}",
-        f"{row.state_bytes:,}",
-        f"{row.tokens_per_second.mean:,.0f}",
-        _perplexity(row.validation_perplexity),
-        _perplexity(row.test_perplexity),
-        "" if row.paper is None else f"{row.paper:.2f}",
-    ]
-
-
-def _perplexity(measured: Measured) -> str:
-    spread = "" if measured.deviation is None else f" ± {measured.deviation:.2f}"
-    return f"{measured.mean:.2f}{spread}"
-
-
-def _parts(group: Group) -> tuple[list[list[str]], list[list[str]]]:
-    """Cells of the floor and the causal rows, and of those that are not causal."""
-    causal = [_cells(row) for row in group.rows if row.causal]
-    if group.floor:
-        perplexities = [f"{math.exp(group.floor[f'{split}_nats']):.2f}" for split in ("validation", "test")]
-        causal.insert(0, [FLOOR, "yes", "", "", "", "", *perplexities, ""])
-    return causal, [_cells(row) for row in group.rows if not row.causal]
-
-
-def _notes(group: Group) -> list[str]:
-    notes = [STATE_NOTE]
-    if any(row.paper is not None for row in group.rows):
-        notes.insert(0, PAPER_NOTE)
-    if any(len(row.seeds) > 1 for row in group.rows):
-        notes.append(SPREAD_NOTE)
-    if len(group.hardware) > 1:
-        notes.append(HARDWARE_NOTE)
-    if any(row.stopped_early for row in group.rows):
-        notes.append(EARLY_NOTE)
-    if group.floor:
-        below = [row.model for row in group.rows if row.test_perplexity.mean < math.exp(group.floor["test_nats"])]
-        notes.append(
-            f"Below the floor on test: {', '.join(below) or 'none'}. The floor is what the true source of the "
-            "language scores on the same targets; only a model that sees them can score lower, but for chance."
-        )
-    return notes
-
-
-def _markdown(group: Group) -> str:
+def _markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("*", "\\*") for cell in cells) + " |"
+        return "| " + " | ".join(_escape_markdown(cell).replace("|", "\\|") for cell in cells) + " |"
 
-    causal, leaking = _parts(group)
-    lines = [group.caption, "", line(HEADER), "| --- | --- |" + " ---: |" * (len(HEADER) - 2)]
-    lines += [line(cells) for cells in causal]
-    if leaking:
-        lines.append(f"| _{SEPARATOR}_ |" + "  |" * (len(HEADER) - 1))
-        lines += [line(cells) for cells in leaking]
-    for note in _notes(group):
-        lines += ["", note.replace("*", "\\*")]
+    num_numbers = len(table.header) - table.num_text_columns
+    rule = "|" + " --- |" * table.num_text_columns + " ---: |" * num_numbers
+    lines = [_escape_markdown(table.caption), "", line(table.header), rule]
+    for section in table.sections:
+        if section.title is not None:
+            lines.append(line([f"_{section.title}_"]) + "  |" * (len(table.header) - 1))
+        lines += [line(row) for row in section.rows]
+    for note in table.notes:
+        lines += ["", _escape_markdown(note)]
     return "\n".join(lines) + "\n"
 
 
-def _latex(group: Group) -> str:
+def _latex(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(map(_escape, cells)) + r" \\"
+        return " & ".join(map(_escape_latex, cells)) + r" \\"
 
-    causal, leaking = _parts(group)
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escape(group.caption)}}}"]
-    lines += [rf"\begin{{tabular}}{{ll{'r' * (len(HEADER) - 2)}}}", r"\toprule", line(HEADER), r"\midrule"]
-    lines += [line(cells) for cells in causal]
-    if leaking:
-        lines.append(r"\midrule")
-        lines.append(rf"\multicolumn{{{len(HEADER)}}}{{l}}{{\emph{{{_escape(SEPARATOR)}}}}} \\")
-        lines += [line(cells) for cells in leaking]
+    columns = "l" * table.num_text_columns + "r" * (len(table.header) - table.num_text_columns)
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escape_latex(table.caption)}}}"]
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(table.header), r"\midrule"]
+    for section in table.sections:
+        if section.title is not None:
+            lines.append(r"\midrule")
+            lines.append(rf"\multicolumn{{{len(table.header)}}}{{l}}{{\emph{{{_escape_latex(section.title)}}}}} \\")
+        lines += [line(row) for row in section.rows]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\smallskip\footnotesize {_escape(note)}" for note in _notes(group)]
+    lines += [rf"\par\smallskip\footnotesize {_escape_latex(note)}" for note in table.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _csv_value(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _escape_markdown(text: str) -> str:
+    return text.replace("*", "\\*")
 
 
 _LATEX = str.maketrans(
@@ -170,5 +114,5 @@ _LATEX = str.maketrans(
 )
 
 
-def _escape(text: str) -> str:
+def _escape_latex(text: str) -> str:
     return text.translate(_LATEX)

@@ -11,11 +11,12 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.provenance import collect_provenance
+from experiments.schema import SCHEMA_VERSION, ResultError, check_schema
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -23,88 +24,22 @@ __all__ = [
     "check_portable",
     "collect_provenance",
     "find_results",
+    "home_of",
+    "load_results",
     "portable_command",
     "publish",
     "read_result",
     "write_result",
 ]
 
-SCHEMA_VERSION = 1
-STATUSES = ("finished", "interrupted", "failed")
-STREAMING = ("token", "frame", "none")
-
 Result = dict[str, Any]
 
-_NUMBER = (int, float)
-_NONE = type(None)
-# Required keys, dotted, with the types they may have. Blocks may hold more than is listed.
-_SCHEMA: dict[str, tuple[type, ...]] = {
-    "schema_version": (int,),
-    "experiment": (str,),
-    "model": (str,),
-    "seed": (int,),
-    "config_hash": (str,),
-    "scale": (str,),
-    "causal": (bool,),
-    "streaming": (str,),
-    "status": (str,),
-    "protocol": (dict,),
-    "published": (dict,),
-    "command": (str,),
-    "config": (dict,),
-    "provenance": (dict,),
-    "provenance.git_revision": (str, _NONE),
-    "provenance.git_dirty": (bool, _NONE),
-    "provenance.versions": (dict,),
-    "provenance.hardware": (dict,),
-    "provenance.hardware.device": (str,),
-    "provenance.hardware.name": (str,),
-    "provenance.hardware.threads": (int,),
-    "metrics": (dict,),
-    "gates": (list, _NONE),
-    "parameters": (dict,),
-    "parameters.total": (int,),
-    "parameters.non_embedding": (int,),
-    "parameters.memory": (int,),
-    "state_bytes": (dict,),
-    "state_bytes.per_sequence": (int,),
-    "state_bytes.window": (int,),
-    "training": (dict,),
-    "training.steps": (int,),
-    "training.tokens": (int,),
-    "training.wall_seconds": _NUMBER,
-    "training.tokens_per_second": _NUMBER,
-    "training.stopped_early": (bool,),
-}
-# What a benchmark asks for beyond that.
-_LANGUAGE: dict[str, tuple[type, ...]] = {
-    "metrics.validation_nats": _NUMBER,
-    "metrics.validation_perplexity": _NUMBER,
-    "metrics.validation_targets": (int,),
-    "metrics.test_nats": _NUMBER,
-    "metrics.test_perplexity": _NUMBER,
-    "metrics.test_targets": (int,),
-    "metrics.best_step": (int,),
-    "loss_by_position": (dict,),
-    "loss_by_position.nats": (list,),
-    "loss_by_position.targets": (list,),
-    "history": (dict,),
-    "history.step": (list,),
-    "history.tokens": (list,),
-    "history.validation_nats": (list,),
-    "audit": (dict,),
-}
-_SCHEMA_OF_EXPERIMENT = {"wikitext": _LANGUAGE, "quickstart": _LANGUAGE}
 # The package that keeps an experiment's results of record, where it is not the one of its name.
 _HOME = {"quickstart": "wikitext"}
 _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z]:[\\/])")
 # In a command a bare ~ is Hydra's "delete this key", so only ~/ and ~user/ are paths there.
 _ABSOLUTE_IN_COMMAND = re.compile(r"(?<![^\s=,:'\"\[{(])(/|~\w*/|[A-Za-z]:[\\/])[^\s,'\"\]})]*")
 _FILE_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
-
-class ResultError(ValueError):
-    """A result that can't be used: the message names the file, the key, the bad value and the fix."""
 
 
 def write_result(path: str | os.PathLike[str], result: Mapping[str, Any]) -> None:
@@ -171,6 +106,30 @@ def find_results(roots: Iterable[str | os.PathLike[str]]) -> list[Result]:
     return sorted(found.values(), key=lambda r: (r["experiment"], r["model"], r["scale"], r["seed"], r["config_hash"]))
 
 
+def load_results(benchmark: str, roots: Sequence[str] | None = None) -> list[Result]:
+    """Results of `benchmark` under `roots`, by default those of record in `experiments/*/results/`.
+
+    Raises:
+        ResultError: there are none; the message says what to run.
+        FileNotFoundError: a given root doesn't exist.
+    """
+    roots = roots or sorted(str(folder) for folder in Path(__file__).resolve().parent.glob("*/results"))
+    found = find_results(roots)
+    found = [result for result in found if result["experiment"] == benchmark]
+    if not found:
+        where = ", ".join(roots) or "experiments/*/results"
+        raise ResultError(
+            f"no {benchmark} result in {where}; run `make reproduce-{benchmark}`, then give its run root: "
+            "--results outputs"
+        )
+    return found
+
+
+def home_of(experiment: str) -> str:
+    """The package of `experiments/` that keeps an experiment's results of record."""
+    return _HOME.get(experiment, experiment)
+
+
 def publish(
     result_path: str | os.PathLike[str],
     experiments_root: str | os.PathLike[str] | None = None,
@@ -192,7 +151,7 @@ def publish(
     result = read_result(result_path)
     if result["status"] != "finished":
         raise ResultError(f"{result_path}: status is {result['status']!r}; only a finished run is of record: resume it")
-    benchmark = _HOME.get(result["experiment"], result["experiment"])
+    benchmark = home_of(result["experiment"])
     for key in ("model", "scale", "config_hash"):
         if not _FILE_STEM.fullmatch(result[key]):
             raise ResultError(
@@ -245,24 +204,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _validate(result: Any, source: str) -> None:
-    if not isinstance(result, Mapping):
-        raise ResultError(f"{source}: holds a {type(result).__name__}, not an object with a result's keys")
-    version = result.get("schema_version")
-    if type(version) is int and version > SCHEMA_VERSION:
-        raise ResultError(
-            f"{source}: schema_version {version} is newer than {SCHEMA_VERSION}; update tensormem to read it"
-        )
-    _check_types(result, _SCHEMA, source)
-    if version != SCHEMA_VERSION:
-        raise ResultError(f"{source}: schema_version {version} is unknown; this code reads {SCHEMA_VERSION}")
-    for key, choices in (("status", STATUSES), ("streaming", STREAMING)):
-        if result[key] not in choices:
-            raise ResultError(f"{source}: {key} is {result[key]!r}; use one of {', '.join(choices)}")
-    _check_types(result, _SCHEMA_OF_EXPERIMENT.get(result["experiment"], {}), source)
-    for block in ("loss_by_position", "history"):
-        lengths = {key: len(values) for key, values in result.get(block, {}).items()}
-        if len(set(lengths.values())) > 1:
-            raise ResultError(f"{source}: the lists of {block} differ in length ({lengths}); write one value each")
+    check_schema(result, source)
     for key, value in _leaves(result, ""):
         if isinstance(value, float) and not math.isfinite(value):
             raise ResultError(f"{source}: {key} is {value}; a run that diverged has no result")
@@ -272,16 +214,3 @@ def _validate(result: Any, source: str) -> None:
         raise ResultError(f"{source}: {error}") from None
     if found := _ABSOLUTE_IN_COMMAND.search(result["command"]):
         raise ResultError(f"{source}: command holds the absolute path {found[0]!r}; use portable_command()")
-
-
-def _check_types(result: Mapping[str, Any], schema: Mapping[str, tuple[type, ...]], source: str) -> None:
-    for key, types in schema.items():
-        value: Any = result
-        for part in key.split("."):
-            if not isinstance(value, Mapping) or part not in value:
-                raise ResultError(f"{source}: {key} is missing; write it, or run the experiment again")
-            value = value[part]
-        # bool is a subclass of int, and `true` is no count.
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            expected = " or ".join("null" if t is _NONE else t.__name__ for t in types)
-            raise ResultError(f"{source}: {key} is {value!r} ({type(value).__name__}); it must be {expected}")

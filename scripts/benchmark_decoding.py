@@ -20,7 +20,7 @@ from hydra.utils import instantiate
 from torch.utils._pytree import tree_leaves
 
 from experiments import resolvers
-from experiments.figures import colour
+from experiments.drawing import colour
 from experiments.provenance import collect_provenance
 from experiments.resolvers import CONF
 from experiments.timing import interleaved

@@ -1,1 +1,1 @@
-"""WikiText-2 language modelling: corpus, vocabularies, windows and the Lightning data module."""
+"""WikiText-2 language modelling: corpus, vocabularies, windows, the Lightning data module, tables and figures."""

@@ -1,9 +1,7 @@
-"""Figures: files come out, only comparable runs share one, the binning is right, colours are stable."""
+"""Figures: which results are drawn; the command line; what is imported where nothing is drawn."""
 
 from __future__ import annotations
 
-import math
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,115 +9,26 @@ from pathlib import Path
 import pytest
 
 from experiments import figures
-from experiments.figures import binned_loss, colour, draw_all, loss_by_position, perplexity_by_tokens
+from experiments.figures import draw_all
 from experiments.results import ResultError, write_result
 
-PNG = b"\x89PNG\r\n\x1a\n"
 
-
-@pytest.fixture
-def runs(make_result):
-    return [make_result(), make_result(seed=1), make_result(model="tensor_depth", causal=False)]
-
-
-@pytest.mark.parametrize("draw", [loss_by_position, perplexity_by_tokens])
-def test_a_picture_is_drawn(tmp_path, runs, draw):
-    draw(runs, tmp_path / "new" / "figure.png")
-    assert (tmp_path / "new" / "figure.png").read_bytes().startswith(PNG)
-
-
-@pytest.mark.parametrize("draw", [loss_by_position, perplexity_by_tokens])
-def test_runs_that_cannot_be_compared_share_no_figure(tmp_path, runs, make_result, draw):
-    with pytest.raises(ResultError, match=r"got 2: Scale cpu.*Scale smoke"):
-        draw([*runs, make_result(scale="smoke")], tmp_path / "figure.png")
-    with pytest.raises(ResultError, match="nothing finished"):
-        draw([make_result(status="failed")], tmp_path / "figure.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_lines_are_the_measured_values(tmp_path, runs, monkeypatch):
-    seen = []
-    original = figures._figure
-
-    def spy(*labels):
-        axes, save = original(*labels)
-        seen.append(axes)
-        return axes, save
-
-    monkeypatch.setattr(figures, "_figure", spy)
-    runs[1]["loss_by_position"] = {"nats": [1.0] * 8, "targets": [30] * 8}
-    loss_by_position(runs, tmp_path / "a.png")
-    perplexity_by_tokens(runs, tmp_path / "b.png")
-
-    base, leaking = seen[0].get_lines()
-    assert base.get_xdata()[0] == 1
-    assert base.get_ydata()[0] == pytest.approx((7.0 * 10 + 1.0 * 30) / 40), "seeds are pooled by targets"
-    assert leaking.get_linestyle() == "--"
-    assert base.get_linestyle() == "-"
-    assert seen[0].get_xscale() == "log"
-
-    lines = seen[1].get_lines()
-    assert len(lines) == 3
-    assert list(lines[0].get_xdata()) == [500_000, 1_000_000]
-    assert list(lines[0].get_ydata()) == pytest.approx([math.exp(6.0), math.exp(5.4)])
-    labels = [text.get_text() for text in seen[1].get_legend().get_texts()]
-    assert labels == ["base", "tensor_depth (reads the future)"]
-
-
-def test_bins_cover_every_target_once():
-    generator = random.Random(0)
-    for length in (1, 2, 7, 256, 512):
-        nats = [generator.uniform(3, 8) for _ in range(length)]
-        targets = [generator.randrange(1, 5) for _ in range(length)]
-        edges, means = binned_loss(nats, targets)
-        assert edges == sorted(edges)
-        assert edges[0] == 1, "the first position has a bin of its own"
-        assert means[0] == nats[0]
-        assert edges[-1] <= length
-        assert min(nats) - 1e-9 <= min(means) <= max(means) <= max(nats) + 1e-9
-
-
-def test_bins_weigh_by_targets_and_leave_out_empty_ones():
-    nats, targets = [9.0, 1.0, 1.0, 5.0], [0, 1, 0, 3]
-    assert binned_loss(nats, targets, num_bins=2) == ([math.sqrt(2 * 3), 4.0], [1.0, 5.0])
-
-
-def test_constant_loss_stays_constant():
-    assert set(binned_loss([3.0] * 256, [7] * 256)[1]) == {3.0}
-
-
-def test_a_models_colour_depends_on_its_name_alone():
-    assert colour("base") != colour("tensor") != colour("tensor_depth")
-    assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
-    # All but the shades of variants come from the palette that is made for colour deficiencies.
-    shades = {model for model in figures.COLOURS if "_" in model and model.split("_")[0] in figures.COLOURS}
-    assert {figures.COLOURS[m] for m in figures.COLOURS.keys() - shades} <= set(figures.PALETTE)
-    assert {"tensor", "base", "local", "linear", "transformer_xl"} <= figures.COLOURS.keys() - shades
-    assert colour("something_new") == colour("something_new")
-
-
-def test_each_group_gets_its_own_files(tmp_path, runs, make_result):
-    more = [*runs, make_result(scale="smoke"), make_result(seed=2, training__tokens=5)]
-    names = [path.name for path in draw_all(more, tmp_path)]
-    assert names == [
-        "loss_by_position-cpu.png",
-        "loss_by_position-cpu-2.png",
-        "loss_by_position-smoke.png",
-        "perplexity_by_tokens-cpu.png",
-        "perplexity_by_tokens-cpu-2.png",
-        "perplexity_by_tokens-smoke.png",
-    ]
-    assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
-
-
-def test_command_line(tmp_path, runs, capsys):
-    write_result(tmp_path / "runs" / "result.json", runs[0])
+def test_command_line(tmp_path, make_result, capsys):
+    write_result(tmp_path / "runs" / "result.json", make_result())
     output = tmp_path / "figures"
     assert figures.main(["wikitext", "--results", str(tmp_path / "runs"), "--output", str(output)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     (tmp_path / "empty").mkdir()
     assert figures.main(["wikitext", "--results", str(tmp_path / "empty"), "--output", str(output)]) == 1
     assert "make reproduce-wikitext" in capsys.readouterr().err
+
+
+def test_only_finished_runs_of_one_benchmark_are_drawn(tmp_path, make_result):
+    with pytest.raises(ResultError, match="no finished result to draw; resume the runs with `make reproduce-wikitext`"):
+        draw_all([make_result(status="failed")], tmp_path)
+    with pytest.raises(ResultError, match="results are of quickstart, wikitext"):
+        draw_all([make_result(), make_result(experiment="quickstart")], tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_and_figures_import_without_matplotlib_or_torch():

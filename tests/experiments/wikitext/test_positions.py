@@ -2,8 +2,8 @@
 
 import pytest
 
-from experiments.positions import mean_over, pooled, position_table, ranges
-from experiments.tables import group_results
+from experiments.wikitext.positions import mean_over, pooled, position_table, ranges
+from experiments.wikitext.tables import group_results
 
 
 def test_ranges_cover_the_window_once():
@@ -30,7 +30,7 @@ def test_seeds_are_pooled(make_result):
 
 def test_the_table_marks_what_reads_the_future(make_result):
     leaking = make_result(model="tensor_depth", causal=False, config_hash="00000001", streaming="none")
-    table = position_table(group_results([make_result(), leaking]))
+    table = position_table([make_result(), leaking])
     lines = [line for line in table.splitlines() if line.startswith("|")]
     assert lines[0] == "| test nats per token at position | 1 | 2 to 4 | 5 to 8 |"
     assert lines[2].startswith("| base | 7.000 | 5.333 | 4.")

@@ -7,11 +7,11 @@ rest of the window there too.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-if TYPE_CHECKING:
-    from experiments.tables import Group, Row
+from experiments.render import Section, Table, render_markdown
+from experiments.results import Result
+from experiments.wikitext.tables import Group, Row, group_results
 
 # First positions (from 1) of the ranges of the table; each reaches four times as far as the one before.
 _STARTS = (1, 2, 5, 17, 65, 257, 1025)
@@ -43,23 +43,22 @@ def ranges(length: int) -> list[tuple[int, int]]:
     return [(first, following - 1) for first, following in itertools.pairwise([*starts, length + 1])]
 
 
-def position_table(groups: Sequence[Group]) -> str:
-    """Markdown: test nats per token by range of positions, one table per comparable group."""
-    tables = []
-    for group in groups:
-        spans = ranges(max(len(row.results[0]["loss_by_position"]["nats"]) for row in group.rows))
-        names = [f"{first}" if first == last else f"{first} to {last}" for first, last in spans]
-        lines = [
-            group.caption,
-            "",
-            "| test nats per token at position | " + " | ".join(names) + " |",
-            "| --- |" + " ---: |" * len(names),
-        ]
-        for row in group.rows:
-            nats, targets = pooled(row)
-            means = [mean_over(nats, targets, first, last) for first, last in spans]
-            cells = ["" if mean is None else f"{mean:.3f}" for mean in means]
-            mark = "" if row.causal else " (reads the future)"
-            lines.append(f"| {row.model}{mark} | " + " | ".join(cells) + " |")
-        tables.append("\n".join(lines) + "\n")
-    return "\n".join(tables)
+def position_table(results: Iterable[Result]) -> str:
+    """The loss by position inside a window (Markdown).
+
+    Test nats per token by range of positions, one table per comparable group.
+    """
+    return render_markdown([_table(group) for group in group_results(results)])
+
+
+def _table(group: Group) -> Table:
+    spans = ranges(max(len(row.results[0]["loss_by_position"]["nats"]) for row in group.rows))
+    names = [f"{first}" if first == last else f"{first} to {last}" for first, last in spans]
+    rows = []
+    for row in group.rows:
+        nats, targets = pooled(row)
+        means = [mean_over(nats, targets, first, last) for first, last in spans]
+        mark = "" if row.causal else " (reads the future)"
+        rows.append((row.model + mark, *("" if mean is None else f"{mean:.3f}" for mean in means)))
+    header = ("test nats per token at position", *names)
+    return Table(group.caption, header, num_text_columns=1, sections=(Section(None, tuple(rows)),))

@@ -1,0 +1,56 @@
+"""The benchmarks that have tables and figures, and what each brings to show its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.render import Table
+from experiments.results import Result, ResultError, home_of
+from experiments.wikitext.figures import draw_all
+from experiments.wikitext.positions import position_table
+from experiments.wikitext.tables import language_tables
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How the results of one experiment are shown.
+
+    Attributes:
+        name: the experiment, as its result files say.
+        home: the package of `experiments/` that keeps its results of record.
+        tables: sorts results into tables; none, where no result is finished.
+        draw: draws all figures into a folder, and returns the files.
+        more: other views of the results, as text: `--<key>` of `experiments.tables`, where the first line of the
+            function's docstring is the option's help.
+    """
+
+    name: str
+    home: str
+    tables: Callable[[list[Result]], list[Table]]
+    draw: Callable[[list[Result], Path], list[Path]]
+    more: Mapping[str, Callable[[list[Result]], str]] = field(default_factory=dict)
+
+
+def _language(name: str) -> Benchmark:
+    return Benchmark(name, home_of(name), language_tables, draw_all, {"by-position": position_table})
+
+
+BENCHMARKS = {benchmark.name: benchmark for benchmark in (_language("wikitext"), _language("quickstart"))}
+
+
+def benchmark_of(results: Iterable[Result]) -> Benchmark:
+    """The benchmark that results belong to.
+
+    Raises:
+        ResultError: there are no results, they are of several experiments, or of one that has no tables.
+    """
+    names = sorted({result["experiment"] for result in results})
+    if len(names) != 1:
+        raise ResultError(
+            f"results are of {', '.join(names) or 'no experiment'}; tables and figures show those of one experiment"
+        )
+    if names[0] not in BENCHMARKS:
+        raise ResultError(f"experiment {names[0]!r} has no tables or figures; those that have: {', '.join(BENCHMARKS)}")
+    return BENCHMARKS[names[0]]

@@ -1,0 +1,74 @@
+"""What the figures of all benchmarks share: axes without a display, and one look for a model wherever it is drawn.
+
+Matplotlib is imported only where a figure is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Okabe and Ito's palette, which stays distinct under the common colour deficiencies. A model keeps its colour
+# in every figure, whatever else is drawn.
+PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#7F7F7F")
+# Variants of a model have a lighter or darker shade of its colour.
+COLOURS = {
+    "base": "#000000",
+    "base_sln": "#999999",
+    "base_wide": "#555555",
+    "tensor": "#0072B2",
+    "tensor_sln": "#7FB8DB",
+    "tensor_local": "#003F63",
+    "tensor_depth": "#D55E00",
+    "tensor_time": "#009E73",
+    "local": "#E69F00",
+    "local_rope": "#8F6300",
+    "linear": "#56B4E9",
+    "transformer_xl": "#CC79A7",
+}
+MARKERS = "osD^vP"
+
+
+def colour(model: str) -> str:
+    """The model's colour: fixed by its name alone."""
+    return COLOURS.get(model, PALETTE[zlib.crc32(model.encode()) % len(PALETTE)])
+
+
+def line_style(label: str, causal: bool) -> dict[str, Any]:
+    """Matplotlib's keywords for the line of a table's row: one colour a model, one marker a row.
+
+    Args:
+        label: the row's name, which may go on with the settings that tell variants of the model apart.
+        causal: lines of models that read the future are dashed, and say so.
+    """
+    return {
+        "color": colour(label.split(" ")[0]),
+        "marker": MARKERS[zlib.crc32(label.encode()) % len(MARKERS)],
+        "markersize": 3.5,
+        "linewidth": 1.4,
+        "linestyle": "-" if causal else "--",
+        "label": label if causal else f"{label} (reads the future)",
+    }
+
+
+def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLike[str]], None]]:
+    """The axes of a new figure, and a function that adds the legend and saves the figure, making its folder."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)  # needs no display, and leaves pyplot's global state alone
+    axes = figure.add_subplot()
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.25)
+
+    def save(path: str | os.PathLike[str]) -> None:
+        axes.legend(frameon=False)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+
+    return axes, save

@@ -1,0 +1,114 @@
+"""What the tables of all benchmarks share: which runs are the seeds of one row, its name, and the mean over them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from experiments.results import Result
+from experiments.runs import without_defaults
+
+SCALES = ("paper", "cpu", "smoke", "tiny")
+# Two runs that differ in no more than these keys of their network, data and training are seeds of one row.
+UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download"})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Mean over seeds, and the sample standard deviation where there are at least two."""
+
+    mean: float
+    deviation: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Measured:
+        """Summarise one value per seed (at least one)."""
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+class Variant(NamedTuple):
+    """What the seeds of one row have in common; `settings` are the scientific ones, as JSON."""
+
+    model: str
+    causal: bool
+    settings: str
+
+
+def pool_seeds(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
+    """Sort runs that may be compared into rows, one per model and configuration.
+
+    Returns:
+        The name of each row and its runs, which are ordered by seed. Causal rows come first, then `base`, then
+        they go by name; the order depends on the results alone.
+    """
+    variants: dict[Variant, list[Result]] = {}
+    for result in results:
+        variants.setdefault(variant_of(result), []).append(result)
+    labels = row_labels(variants)
+    ordered = sorted(variants, key=lambda key: (not key.causal, labels[key].split(" ")[0] != "base", labels[key]))
+    return [(labels[key], sorted(variants[key], key=lambda r: (r["seed"], r["config_hash"]))) for key in ordered]
+
+
+def variant_of(result: Result) -> Variant:
+    """The row that a run belongs to."""
+    settings = scientific_settings(scientific_parts(result["config"]))
+    return Variant(result["model"], result["causal"], json.dumps(settings, sort_keys=True))
+
+
+def row_labels(variants: Iterable[Variant]) -> dict[Variant, str]:
+    """Row names: the model; where it occurs with several configs, with the settings that tell them apart."""
+    variants = list(variants)
+    labels = {}
+    for variant in variants:
+        twins = [json.loads(other.settings) for other in variants if other.model == variant.model]
+        mine = json.loads(variant.settings)
+        names = sorted({name for twin in twins for name in twin})
+        differing = [name for name in names if any(twin.get(name) != mine.get(name) for twin in twins)]
+        detail = ", ".join(f"{name}={plain(mine.get(name))}" for name in differing)
+        labels[variant] = f"{variant.model} ({detail})" if detail else variant.model
+    return labels
+
+
+def scientific_parts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a row, without what is at its default: a key that came later must not part old runs from new ones."""
+    parts = {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
+    return {name: canonical(part) for name, part in parts.items()}
+
+
+def canonical(part: Mapping[str, Any]) -> dict[str, Any]:
+    """One part of a config without what is at its default; as it is, where its `_target_` can't be imported."""
+    try:
+        return without_defaults(part)
+    except (ImportError, AttributeError):
+        # A class of somebody else, or one that is no more: the table is still that of the files.
+        return dict(part)
+
+
+def scientific_settings(config: Any, prefix: str = "") -> dict[str, Any]:
+    """The scientific leaves of a config, by dotted key."""
+    if not isinstance(config, Mapping):
+        return {prefix: config}
+    leaves: dict[str, Any] = {}
+    for key, value in config.items():
+        if key not in UNSCIENTIFIC_KEYS:
+            leaves |= scientific_settings(value, f"{prefix}.{key}" if prefix else str(key))
+    return leaves
+
+
+def plain(value: Any) -> str:
+    """A setting as a reader sees it: a string as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def hardware_of(result: Result) -> str:
+    """What a run was measured on, in a few words."""
+    hardware = result["provenance"]["hardware"]
+    return f"{hardware['name']} ({hardware['threads']} threads)"
+
+
+def scale_order(scale: str) -> tuple[int, str]:
+    """Key to sort by: large scales first, those that aren't known here last, by name."""
+    return (SCALES.index(scale) if scale in SCALES else len(SCALES), scale)

@@ -1,0 +1,31 @@
+"""What figures share: colours are stable, variants of a row differ, a figure needs no display."""
+
+from __future__ import annotations
+
+from experiments.drawing import COLOURS, PALETTE, colour, line_style, new_figure
+
+
+def test_a_models_colour_depends_on_its_name_alone():
+    assert colour("base") != colour("tensor") != colour("tensor_depth")
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    # All but the shades of variants come from the palette that is made for colour deficiencies.
+    shades = {model for model in COLOURS if "_" in model and model.split("_")[0] in COLOURS}
+    assert {COLOURS[m] for m in COLOURS.keys() - shades} <= set(PALETTE)
+    assert {"tensor", "base", "local", "linear", "transformer_xl"} <= COLOURS.keys() - shades
+    assert colour("something_new") == colour("something_new")
+
+
+def test_a_row_has_its_models_colour_and_says_where_it_reads_the_future():
+    row, variant = line_style("tensor", True), line_style("tensor (network.dim=64)", False)
+    assert row["color"] == variant["color"] == colour("tensor")
+    assert (row["linestyle"], row["label"]) == ("-", "tensor")
+    assert (variant["linestyle"], variant["label"]) == ("--", "tensor (network.dim=64) (reads the future)")
+
+
+def test_a_figure_is_saved_with_its_legend_where_there_was_no_folder(tmp_path):
+    axes, save = new_figure("step", "nats")
+    axes.plot([1, 2], [3.0, 2.0], **line_style("base", True))
+    save(tmp_path / "new" / "figure.png")
+    assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "nats")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["base"]

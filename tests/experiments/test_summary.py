@@ -1,0 +1,72 @@
+"""Seeds to rows: what is pooled, what is told apart, in which order."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import pytest
+
+from experiments.summary import Measured, hardware_of, plain, pool_seeds, scale_order
+
+
+def pooled(results):
+    """Names of the rows with their seeds."""
+    return [(label, [run["seed"] for run in runs]) for label, runs in pool_seeds(results)]
+
+
+def test_a_mean_has_a_sample_deviation_from_two_seeds_on():
+    assert Measured.of([3.0]) == Measured(3.0, None)
+    values = [100.0, 104.0, 111.0]
+    assert Measured.of(values) == Measured(pytest.approx(105.0), pytest.approx(statistics.stdev(values)))
+
+
+def test_causal_rows_come_first_then_base_whatever_the_order_of_the_files(make_result):
+    results = [
+        make_result(model="alpha", causal=False),
+        make_result(model="tensor"),
+        make_result(model="alpha"),
+        make_result(seed=1),
+        make_result(seed=0),
+    ]
+    for order in itertools.permutations(results):
+        assert pooled(order) == [("base", [0, 1]), ("alpha", [0]), ("tensor", [0]), ("alpha", [0])]
+
+
+def test_two_configurations_of_a_model_are_not_taken_for_seeds(make_result):
+    small = make_result(config_hash="a", config__model__network__dim=64)
+    large = make_result(config_hash="b")
+    again = make_result(config_hash="c", seed=1, config__seed=1)
+    assert pooled([small, large, again]) == [("base (network.dim=128)", [0, 1]), ("base (network.dim=64)", [0])]
+
+
+def test_where_a_run_took_its_data_from_makes_no_row(make_result):
+    here, there = make_result(), make_result(seed=1)
+    there["config"]["data"] |= {"root": "elsewhere", "num_workers": 4, "download": False}
+    assert pooled([here, there]) == [("base", [0, 1])]
+
+
+def test_a_key_that_came_later_does_not_part_old_runs_from_new_ones(make_result):
+    before = make_result(config_hash="a")
+    after = make_result(config_hash="b", seed=1)
+    after["config"]["model"]["network"]["attn_dropout"] = "matched"
+    after["config"]["data"]["corpus"] = "wikitext-2"
+    assert pooled([before, after]) == [("base", [0, 1])]
+
+
+@pytest.mark.parametrize("target", ["nowhere.MyLM", "tensormem.models.language.GoneLM"])
+def test_a_model_whose_class_is_not_here_has_its_row(make_result, target, capfd):
+    results = [make_result(model="mine", seed=seed) for seed in (0, 1)]
+    for result in results:
+        result["config"]["model"]["network"] = {"_target_": target, "dim": 8}
+    assert pooled([make_result(), *results]) == [("base", [0]), ("mine", [0, 1])]
+    assert capfd.readouterr().err == ""
+
+
+def test_words_for_settings_and_hardware(make_result):
+    assert [plain(value) for value in ("tuned", None, {"b": 1, "a": True})] == ["tuned", "null", '{"a": true, "b": 1}']
+    assert hardware_of(make_result()) == "Some CPU (2 threads)"
+
+
+def test_large_scales_come_first_and_unknown_ones_last():
+    assert sorted(["b", "tiny", "a", "cpu", "paper"], key=scale_order) == ["paper", "cpu", "tiny", "a", "b"]
