@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.diagnostics.figures import draw_all as draw_diagnostics
+from experiments.diagnostics.tables import condition_table, diagnostics_tables, gate_table
 from experiments.render import Table
 from experiments.results import Result, ResultError, home_of
-from experiments.wikitext.figures import draw_all
+from experiments.wikitext.figures import draw_all as draw_language
 from experiments.wikitext.positions import position_table
 from experiments.wikitext.tables import language_tables
 
@@ -20,6 +22,7 @@ class Benchmark:
     Attributes:
         name: the experiment, as its result files say.
         home: the package of `experiments/` that keeps its results of record.
+        domain: the folder of `conf/model/` that holds its models.
         tables: sorts results into tables; none, where no result is finished.
         draw: draws all figures into a folder, and returns the files.
         more: other views of the results, as text: `--<key>` of `experiments.tables`, where the first line of the
@@ -28,16 +31,25 @@ class Benchmark:
 
     name: str
     home: str
+    domain: str
     tables: Callable[[list[Result]], list[Table]]
     draw: Callable[[list[Result], Path], list[Path]]
     more: Mapping[str, Callable[[list[Result]], str]] = field(default_factory=dict)
 
 
 def _language(name: str) -> Benchmark:
-    return Benchmark(name, home_of(name), language_tables, draw_all, {"by-position": position_table})
+    return Benchmark(name, home_of(name), "language", language_tables, draw_language, {"by-position": position_table})
 
 
-BENCHMARKS = {benchmark.name: benchmark for benchmark in (_language("wikitext"), _language("quickstart"))}
+_DIAGNOSTICS = Benchmark(
+    "diagnostics",
+    home_of("diagnostics"),
+    "diagnostics",
+    diagnostics_tables,
+    draw_diagnostics,
+    {"conditions": condition_table, "gates": gate_table},
+)
+BENCHMARKS = {benchmark.name: benchmark for benchmark in (_language("wikitext"), _language("quickstart"), _DIAGNOSTICS)}
 
 
 def benchmark_of(results: Iterable[Result]) -> Benchmark:

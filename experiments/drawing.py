@@ -23,6 +23,8 @@ COLOURS = {
     "tensor_sln": "#7FB8DB",
     "tensor_local": "#003F63",
     "tensor_depth": "#D55E00",
+    "tensor_layer": "#7A3E9D",
+    "slots": "#E69F00",
     "tensor_time": "#009E73",
     "local": "#E69F00",
     "local_rope": "#8F6300",

@@ -100,7 +100,9 @@ def _suite(benchmark: str, scale: str) -> list[dict[str, Any]]:
         return []
     path = folder / f"{Path(sizes_of(benchmark, scale)).name}.yaml"
     if not path.exists():
-        raise ValueError(f"scale={scale}: no such choice; known are {', '.join(sorted(p.stem for p in folder.iterdir()))}")
+        raise ValueError(
+            f"scale={scale}: no such choice; known are {', '.join(sorted(p.stem for p in folder.iterdir()))}"
+        )
     return OmegaConf.to_container(OmegaConf.load(path), resolve=True)  # type: ignore[return-value]
 
 

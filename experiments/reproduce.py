@@ -7,38 +7,31 @@ each resumable; prints the table. Overrides are Hydra's and go to every run, e.g
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_class, instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pytorch_lightning.utilities import move_data_to_device
 
-from experiments.checkpoints import LAST
+from experiments.benchmarks import BENCHMARKS
 from experiments.config_check import check_overrides
 from experiments.figures import draw_all
 from experiments.overall import OverallProgress, duration, run_relayed
-from experiments.resolvers import CONF
+from experiments.plan import PlannedRun, benchmarks, plan
 from experiments.results import read_result
-from experiments.runs import run_folder
 from experiments.tables import make_table
 from experiments.task import Data
 from experiments.train import INTERRUPTED, RESULT, USER_ERRORS, resolve
 from experiments.training import Training
+from tensormem.runtime import keep_freed_memory
 
-# Where a benchmark's models lie in conf/model/, if not under its own name.
-DOMAINS = {"wikitext": "language", "quickstart": "language"}
 _TIMED_STEPS = 3
 # Lines as they come; and what `tensormem.runtime` says of pools of memory.
 _CHILD = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"}
@@ -139,9 +132,9 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 def _chosen(benchmark: str, models: str | None) -> list[str]:
     """The override that takes the place of the table's models."""
-    if models is None:
+    if models is None or benchmark not in BENCHMARKS:
         return []
-    domain = DOMAINS.get(benchmark, benchmark)
+    domain = BENCHMARKS[benchmark].domain
     return ["model=" + ",".join(f"{domain}/{name.strip()}" for name in models.split(","))]
 
 

@@ -67,8 +67,30 @@ _LANGUAGE: dict[str, tuple[type, ...]] = {
     "history.validation_nats": (list,),
     "audit": (dict,),
 }
+_DIAGNOSTICS: dict[str, tuple[type, ...]] = {
+    "protocol.diagnostic": (str,),
+    "protocol.steps": (str,),
+    "difficulty": (dict,),
+    "difficulty.setting": (str, _NONE),
+    "metrics.test_accuracy": _NUMBER,
+    "metrics.test_nats": _NUMBER,
+    "metrics.test_best": _NUMBER,
+    "metrics.test_answers": (int,),
+    "metrics.chance": _NUMBER,
+    "metrics.validation_nats": _NUMBER,
+    "metrics.validation_accuracy": _NUMBER,
+    "metrics.best_step": (int,),
+    "tests": (list,),
+    "history": (dict,),
+    "history.step": (list,),
+    "history.validation_accuracy": (list,),
+}
 # What an experiment asks for beyond that; nothing, where it isn't named here.
-SCHEMA_OF_EXPERIMENT: Mapping[str, Mapping[str, tuple[type, ...]]] = {"wikitext": _LANGUAGE, "quickstart": _LANGUAGE}
+SCHEMA_OF_EXPERIMENT: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "wikitext": _LANGUAGE,
+    "quickstart": _LANGUAGE,
+    "diagnostics": _DIAGNOSTICS,
+}
 # Blocks of lists that belong together, one value each.
 _PARALLEL = ("loss_by_position", "history")
 

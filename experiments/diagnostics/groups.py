@@ -167,7 +167,7 @@ def _group(members: Sequence[Result]) -> Group:
         key = Variant(result["model"], result["causal"], json.dumps(network, sort_keys=True))
         variants.setdefault(key, []).append(result)
     labels = row_labels(variants)
-    difficulties = sorted({result["difficulty"]["value"] for result in members}, key=lambda value: (value or 0))
+    difficulties = sorted({result["difficulty"]["value"] for result in members}, key=lambda value: value or 0)
     rows = [_row(labels[variant], runs, difficulties) for variant, runs in variants.items()]
     return Group(
         diagnostic=first["protocol"]["diagnostic"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from experiments.diagnostics.groups import Group, Row, find_test, group_results
+from experiments.diagnostics.groups import Group, Row, group_results
 from experiments.render import Section, Table, render_markdown
 from experiments.results import Result
 from experiments.summary import Measured, plain
@@ -207,6 +207,3 @@ def _records(group: Group) -> Sequence[dict[str, Any]]:
         for test in result["tests"]
         for answers, values in {"all": test, **test["groups"]}.items()
     ]
-
-
-__all__ = ["condition_table", "diagnostics_tables", "find_test", "gate_table", "percent"]

@@ -1,0 +1,214 @@
+"""Result files of the diagnostic suite to figures: accuracy by difficulty, beyond it, by step; ablations; gates."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.diagnostics.groups import Group, find_test, group_results
+from experiments.drawing import colour, line_style, new_figure
+from experiments.results import Result, ResultError
+from experiments.summary import Measured, plain
+
+_GREY = "#7F7F7F"
+
+
+def accuracy_by_difficulty(group: Group, path: str | os.PathLike[str]) -> None:
+    """Accuracy against what makes the task hard: a line per model, its spread over the seeds, chance, the best there is.
+
+    Thin dashed lines are the same weights with the memory's reads set to zero; bands are the paper's ranges.
+    """
+    axes, save = new_figure(str(group.setting), "accuracy (%)")
+    _draw_paper(axes, group)
+    for row in group.rows:
+        if row.ablation:
+            continue
+        style = line_style(row.label, causal=True)
+        _draw_line(axes, [(value, row.measured(value)) for value in group.difficulties], style)
+        silent = {**style, "linestyle": (0, (2, 2)), "linewidth": 0.9, "marker": None, "label": None}
+        _draw_line(axes, [(value, row.measured(value, reads="zero")) for value in group.difficulties], silent)
+    _draw_bounds(axes, group, group.difficulties, lambda value, key: group.reference(value, key))
+    _ticks(axes, group.difficulties)
+    _title(axes, group)
+    save(path)
+
+
+def accuracy_beyond(group: Group, path: str | os.PathLike[str], difficulty: Any) -> None:
+    """Accuracy of models trained with one difficulty, against the difficulty that they are tested with."""
+    axes, save = new_figure(f"{group.setting} in the test", "accuracy (%)")
+    tested = _tested(group, difficulty)
+    values = sorted(tested)
+    for row in group.rows:
+        if not row.ablation:
+            points = [(value, row.measured(difficulty, tested[value]["changes"])) for value in values]
+            _draw_line(axes, points, line_style(row.label, causal=True))
+    _draw_bounds(axes, group, values, lambda value, key: float(tested[value][key]))
+    axes.axvline(difficulty, color=_GREY, linewidth=0.8, linestyle="--")
+    _ticks(axes, values)
+    _title(axes, group, f"trained with {group.setting} {plain(difficulty)}")
+    save(path)
+
+
+def accuracy_by_step(group: Group, path: str | os.PathLike[str]) -> None:
+    """Validation accuracy against the training step at the greatest difficulty, one line per run."""
+    difficulty = group.difficulties[-1]
+    axes, save = new_figure("training step", "validation accuracy (%)")
+    for row in group.rows:
+        if row.ablation:
+            continue
+        for index, result in enumerate(row.runs.get(difficulty, ())):
+            style = {**line_style(row.label, causal=True), "marker": None}
+            if index:  # one entry in the legend per model
+                style["label"] = None
+            history = result["history"]
+            axes.plot(history["step"], [100 * value for value in history["validation_accuracy"]], **style)
+    steps = [0, max(max(result["history"]["step"]) for row in group.rows for result in row.runs.get(difficulty, ()))]
+    _draw_bounds(axes, group, steps, lambda _, key: group.reference(difficulty, key))
+    _title(axes, group, "" if group.setting is None else f"{group.setting} {plain(difficulty)}")
+    save(path)
+
+
+def ablations(group: Group, path: str | os.PathLike[str]) -> None:
+    """Accuracy of each ablation beside that of the published memory."""
+    axes, save = new_figure("accuracy (%)", "")
+    difficulty = next(value for row in group.rows if row.ablation for value in row.runs)
+    rows = [row for row in group.rows if row.ablation or row.label == "tensor"]
+    bars = [(row, row.measured(difficulty)) for row in rows]
+    bars = sorted(((row, found) for row, found in bars if found), key=lambda bar: bar[1].mean)
+    for place, (row, found) in enumerate(bars):
+        axes.barh(
+            place,
+            100 * found.mean,
+            xerr=None if found.deviation is None else 100 * found.deviation,
+            color=colour("base_wide") if row.ablation else colour("tensor"),
+        )
+    axes.set_yticks(range(len(bars)), [row.label for row, _ in bars])
+    chance = group.reference(difficulty, "chance")
+    if chance is not None:
+        axes.axvline(100 * chance, color=_GREY, linestyle=":", label="chance")
+    _title(axes, group, f"{group.setting} {plain(difficulty)}")
+    save(path)
+
+
+def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
+    """The memory's gates after training, by task and layer; a point a run."""
+    axes, save = new_figure("", "gate after training (0.5 at the start)")
+    named: set[str] = set()
+    names = list(dict.fromkeys(group.diagnostic for group in groups))
+    for group in groups:
+        for row in group.rows:
+            for result in row.results:
+                for layer, gate in enumerate(result["gates"] or ()):
+                    if row.ablation:
+                        continue
+                    place = (
+                        names.index(group.diagnostic) + 0.2 * (layer - 1) + (0.05 if row.label == "tensor" else -0.05)
+                    )
+                    label = None if row.label in named else row.label
+                    named.add(row.label)
+                    axes.plot(place, gate, "o", color=colour(row.label.split(" ")[0]), markersize=4, label=label)
+    axes.axhline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
+    axes.set_xticks(range(len(names)), [f"{name}\n(layers left to right)" for name in names])
+    save(path)
+
+
+def draw_all(results: Iterable[Result], folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw what the results have data for; returns the files, named by figure, task and scale.
+
+    Raises:
+        ResultError: no result is finished.
+    """
+    groups = group_results(results)
+    if not groups:
+        raise ResultError("no finished result to draw; resume the runs with `make reproduce-diagnostics`")
+    written: list[Path] = []
+
+    def draw(name: str, make: Callable[[Path], None]) -> None:
+        path = Path(folder) / f"{name}.png"
+        make(path)
+        written.append(path)
+
+    for group in groups:
+        main = [row for row in group.rows if not row.ablation]
+        if main:
+            if len(group.difficulties) > 1:
+                draw(f"accuracy-{group.slug}", lambda path, group=group: accuracy_by_difficulty(group, path))
+            draw(f"steps-{group.slug}", lambda path, group=group: accuracy_by_step(group, path))
+            for value in group.difficulties:
+                if len(_tested(group, value)) > 1:
+                    draw(
+                        f"beyond-{group.slug}-{plain(value)}",
+                        lambda path, group=group, value=value: accuracy_beyond(group, path, value),
+                    )
+        if len(main) < len(group.rows):
+            draw(f"ablations-{group.slug}", lambda path, group=group: ablations(group, path))
+    for scale in dict.fromkeys(group.scale for group in groups):
+        own = [group for group in groups if group.scale == scale]
+        if any(result["gates"] for group in own for result in group.results):
+            draw(f"gates-{scale}", lambda path, own=own: gates(own, path))
+    return written
+
+
+def _tested(group: Group, difficulty: Any) -> dict[Any, dict[str, Any]]:
+    """By the difficulty of the test, where nothing else is changed: the test of a run trained with this one."""
+    tested: dict[Any, dict[str, Any]] = {}
+    for row in group.rows:
+        for result in () if row.ablation else row.runs.get(difficulty, ()):
+            for test in result["tests"]:
+                if set(test["changes"]) <= {group.setting} and group.setting is not None:
+                    value = test["changes"].get(group.setting, difficulty)
+                    tested.setdefault(value, find_test(result, test["changes"], "memory") or test)
+    return tested
+
+
+def _draw_line(axes: Any, points: Sequence[tuple[Any, Measured | None]], style: dict[str, Any]) -> None:
+    found = [(value, measured) for value, measured in points if measured is not None]
+    if not found:
+        return
+    axes.errorbar(
+        [value for value, _ in found],
+        [100 * measured.mean for _, measured in found],
+        yerr=[100 * (measured.deviation or 0.0) for _, measured in found],
+        capsize=2,
+        **style,
+    )
+
+
+def _draw_bounds(axes: Any, group: Group, values: Sequence[Any], reference: Callable[[Any, str], float | None]) -> None:
+    for key, label, style in (("best", "best achievable", "-."), ("chance", "chance", ":")):
+        found = [(value, reference(value, key)) for value in values]
+        known = [(value, share) for value, share in found if share is not None]
+        axes.plot(
+            [value for value, _ in known],
+            [100 * share for _, share in known],
+            color=_GREY,
+            linestyle=style,
+            linewidth=1.0,
+            label=label,
+        )
+
+
+def _draw_paper(axes: Any, group: Group) -> None:
+    drawn: set[tuple[float, ...]] = set()
+    for row in group.rows:
+        low, high = row.results[0]["published"].get("test_accuracy", (0.0, 0.0))
+        if high > low and (low, high) not in drawn:
+            drawn.add((low, high))
+            model = row.label.split(" ")[0]
+            name = "attention baselines" if model.startswith("base") else model
+            axes.axhspan(100 * low, 100 * high, color=colour(model), alpha=0.1, label=f"the paper: {name}")
+
+
+def _ticks(axes: Any, values: Sequence[Any]) -> None:
+    if values and min(values) > 0 and max(values) > 4 * min(values):
+        axes.set_xscale("log")
+    axes.set_xticks(list(values), [plain(value) for value in values])
+    axes.minorticks_off()
+
+
+def _title(axes: Any, group: Group, more: str = "") -> None:
+    settings = [f"{key} {plain(value)}" for key, value in group.settings.items()]
+    budget = [] if group.steps == "fixed" else ["trained until validation stops improving"]
+    axes.set_title(", ".join([group.diagnostic, *settings, *([more] if more else []), *budget]), fontsize=9)
