@@ -1,7 +1,7 @@
 """The runs of a benchmark's table: a sweep, or at a scale a suite of several.
 
-`conf/sweep/<benchmark>.yaml` is the sweep. A benchmark of several tables has `conf/suite/<benchmark>/<scale>.yaml`, a list
-of sweeps in the order in which they run, with what that scale changes in them.
+`conf/sweep/<benchmark>.yaml` is the sweep. A benchmark of several tables has `conf/suite/<benchmark>/<scale>.yaml`, a
+list of sweeps in the order in which they run, with what that scale changes in them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class PlannedRun:
         config: the composed config.
         folder: where the run lives.
         steps_done: steps that its last checkpoint holds; all of them where it is finished.
+        setting: what tells it from the other runs of its sweep, but for model and seed.
     """
 
     overrides: tuple[str, ...]
     config: DictConfig
     folder: Path
     steps_done: int
+    setting: str = ""
 
     @property
     def name(self) -> str:
@@ -79,7 +81,8 @@ def plan(benchmark: str, overrides: Sequence[str] = (), parts: Sequence[str] | N
                 arguments = (f"experiment={benchmark}", f"+sweep={sweep}", *chosen)
                 config = compose("config", overrides=list(arguments))
                 folder = run_folder(resolve(config))
-                runs.setdefault(folder, PlannedRun(arguments, config, folder, _steps_done(folder)))
+                setting = _setting(sweep, benchmark, chosen, swept)
+                runs.setdefault(folder, PlannedRun(arguments, config, folder, _steps_done(folder), setting))
     return list(runs.values())
 
 
@@ -100,9 +103,8 @@ def _suite(benchmark: str, scale: str) -> list[dict[str, Any]]:
         return []
     path = folder / f"{Path(sizes_of(benchmark, scale)).name}.yaml"
     if not path.exists():
-        raise ValueError(
-            f"scale={scale}: no such choice; known are {', '.join(sorted(p.stem for p in folder.iterdir()))}"
-        )
+        known = ", ".join(sorted(path.stem for path in folder.iterdir()))
+        raise ValueError(f"scale={scale}: no such choice; known are {known}")
     return OmegaConf.to_container(OmegaConf.load(path), resolve=True)  # type: ignore[return-value]
 
 
@@ -134,6 +136,17 @@ def _product(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:
         else:
             choices.append([override.input_line or ""])
     return itertools.product(*choices)
+
+
+def _setting(sweep: str, benchmark: str, chosen: Sequence[str], swept: Mapping[str, Any]) -> str:
+    """The part of a suite, and the values that its sweep varies: `binding num_writes=20`."""
+    if sweep == benchmark:
+        return ""
+    varied = [key for key, values in swept.items() if "," in str(values) and key not in ("model", "seed")]
+    pairs = [override.partition("=") for override in chosen]
+    return " ".join(
+        [Path(sweep).name, *(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs if key in varied)]
+    )
 
 
 def _steps_done(folder: Path) -> int:

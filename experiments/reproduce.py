@@ -33,6 +33,8 @@ from experiments.training import Training
 from tensormem.runtime import keep_freed_memory
 
 _TIMED_STEPS = 3
+# What a run's process takes before its first step and after its last.
+_MINUTES_TO_START = 0.1
 # Lines as they come; and what `tensormem.runtime` says of pools of memory.
 _CHILD = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"}
 
@@ -69,7 +71,8 @@ def estimate_minutes(run: PlannedRun, tokens_per_second: float, data: Data) -> f
     num_validation, num_test = data.num_evaluation_tokens
     tokens = run.steps_left * data.tokens_per_step
     evaluations = run.steps_left / run.config.training.evaluate_every
-    return (tokens + (evaluations * num_validation + num_test) / 3) / tokens_per_second / 60
+    computing = (tokens + (evaluations * num_validation + num_test) / 3) / tokens_per_second / 60
+    return computing + (0 if run.finished else _MINUTES_TO_START)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,11 +153,12 @@ def _announce(runs: Sequence[PlannedRun]) -> dict[Path, float]:
         flush=True,
     )
     minutes_of: dict[Path, float] = {}
+    width = max(len(run.setting) + 2 * bool(run.setting) for run in runs)
     speeds: dict[str, float] = {}
     for run in runs:
         data = data_of(run.config)
         tokens = run.config.training.steps * data.tokens_per_step
-        line = f"  {run.name:22} {run.config.training.steps} steps, {tokens / 1e6:.1f}M tokens: "
+        line = f"  {run.setting:{width}}{run.name:22} {run.config.training.steps} steps, {tokens / 1e6:.1f}M tokens: "
         if run.finished:
             print(line + "finished", flush=True)
             continue

@@ -16,7 +16,7 @@ _GREY = "#7F7F7F"
 
 
 def accuracy_by_difficulty(group: Group, path: str | os.PathLike[str]) -> None:
-    """Accuracy against what makes the task hard: a line per model, its spread over the seeds, chance, the best there is.
+    """Accuracy against what makes the task hard: a line per model, chance, the best there is.
 
     Thin dashed lines are the same weights with the memory's reads set to zero; bands are the paper's ranges.
     """
@@ -103,9 +103,8 @@ def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
                 for layer, gate in enumerate(result["gates"] or ()):
                     if row.ablation:
                         continue
-                    place = (
-                        names.index(group.diagnostic) + 0.2 * (layer - 1) + (0.05 if row.label == "tensor" else -0.05)
-                    )
+                    aside = 0.05 if row.label == "tensor" else -0.05
+                    place = names.index(group.diagnostic) + 0.2 * (layer - 1) + aside
                     label = None if row.label in named else row.label
                     named.add(row.label)
                     axes.plot(place, gate, "o", color=colour(row.label.split(" ")[0]), markersize=4, label=label)

@@ -15,9 +15,9 @@ CHANCE = "chance"
 _ZERO = ", reads set to zero"
 NOTES = (
     "Columns are the settings that the models were trained and tested with. Mean over the seeds; ± is the sample "
-    "standard deviation. Below a model with a memory: the same weights, tested with all reads of the memory set to zero.",
+    "standard deviation. Below a model with a memory: the same weights, tested with the memory's reads set to zero.",
     "streams: whether the model can take a sequence in pieces. tensor (the published route of the state, depth) and "
-    "slots see the whole sequence before their second layer, which matters to none of these answers but those of no_harm.",
+    "slots see the whole sequence before their second layer, which matters to no answer here but those of no_harm.",
 )
 PAPER_NOTE = "paper: the range that the paper gives over its settings."
 
