@@ -2,24 +2,28 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 ARGS ?=
+BENCHMARK ?= wikitext
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CHOSEN = $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart reproduce-wikitext tables figures dashboard benchmark-scan test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics tables figures dashboard benchmark-scan test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables:"
 	@echo "  PYTHON=$(PYTHON)       interpreter that makes .venv (3.11 or later)"
-	@echo "  MODELS=base,tensor   reproduce-wikitext: only these models (default: all)"
-	@echo "  SCALE=smoke          reproduce-wikitext: smoke, cpu or paper (default: paper with CUDA, else cpu)"
-	@echo "  ARGS='...'           handed on by quickstart, reproduce-wikitext, tables, figures, dashboard, benchmark-scan"
+	@echo "  MODELS=base,tensor   reproduce-...: only these models (default: all)"
+	@echo "  SCALE=smoke          reproduce-...: smoke, cpu or paper (default: paper with CUDA, else cpu)"
+	@echo "  PARTS=binding        reproduce-diagnostics: only these parts of the suite (default: all)"
+	@echo "  BENCHMARK=wikitext   tables, figures: wikitext, quickstart or diagnostics"
+	@echo "  ARGS='...'           handed on by quickstart, reproduce-..., tables, figures, dashboard, benchmark-scan"
 	@echo "                       e.g. make reproduce-wikitext ARGS='seed=0,1,2'"
 	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
 	@echo "Environment:"
@@ -42,13 +46,16 @@ quickstart: $(STAMP) ## see the leak in five minutes: tiny models on a language 
 	$(BIN)/python -m experiments.reproduce quickstart $(ARGS)
 
 reproduce-wikitext: $(STAMP) ## train the WikiText-2 models, then print the table beside the paper's numbers
-	$(BIN)/python -m experiments.reproduce wikitext $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE)) $(ARGS)
+	$(BIN)/python -m experiments.reproduce wikitext $(CHOSEN) $(ARGS)
 
-tables: $(STAMP) ## print the WikiText-2 table from the result files
-	$(BIN)/python -m experiments.tables wikitext $(ARGS)
+reproduce-diagnostics: $(STAMP) ## train the diagnostic suite (generated, no data needed), then print its tables
+	$(BIN)/python -m experiments.reproduce diagnostics $(if $(PARTS),--parts $(PARTS)) $(CHOSEN) $(ARGS)
 
-figures: $(STAMP) ## draw the WikiText-2 figures into outputs/figures
-	$(BIN)/python -m experiments.figures wikitext --output outputs/figures $(ARGS)
+tables: $(STAMP) ## print the tables of a BENCHMARK (default: wikitext) from the result files
+	$(BIN)/python -m experiments.tables $(BENCHMARK) $(ARGS)
+
+figures: $(STAMP) ## draw the figures of a BENCHMARK (default: wikitext) into outputs/figures
+	$(BIN)/python -m experiments.figures $(BENCHMARK) --output outputs/figures $(ARGS)
 
 dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
 	$(BIN)/python scripts/dashboard.py $(ARGS)
