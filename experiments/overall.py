@@ -1,9 +1,8 @@
-"""The runs of a table as children of one process: their output, and one bar for all of them."""
+"""One bar for all the runs of a table."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 
@@ -42,6 +41,12 @@ class OverallProgress:
         self.share = (step - before) / max(1, total - before)
         return True
 
+    def relay(self, line: str) -> None:
+        """Print a line of a run, and the bar below each of its steps."""
+        print(line, end="", flush=True)
+        if self.see(line):
+            print(self.bar(), flush=True)
+
     def bar(self) -> str:
         """One line: the bar, runs done, and minutes left by the pace so far (by the estimates at first)."""
         total = sum(self.minutes)
@@ -62,27 +67,3 @@ class OverallProgress:
 def duration(minutes: float) -> str:
     """`40 min`, or `5.2 h` from a hundred minutes on."""
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
-
-
-def run_relayed(command: Sequence[str], environment: dict[str, str], overall: OverallProgress) -> int:
-    """Run a command, print what it prints and the bar below each of its steps; its exit status.
-
-    Raises:
-        KeyboardInterrupt: once the command, which the terminal interrupts as well, has ended.
-    """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    interrupted = False
-    while True:
-        try:
-            for line in process.stdout or ():
-                print(line, end="", flush=True)
-                if overall.see(line):
-                    print(overall.bar(), flush=True)
-            status = process.wait()
-            break
-        except KeyboardInterrupt:
-            interrupted = True
-    overall.finish_run()
-    if interrupted:
-        raise KeyboardInterrupt
-    return status

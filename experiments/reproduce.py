@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 import time
@@ -23,7 +22,8 @@ from pytorch_lightning.utilities import move_data_to_device
 from experiments.benchmarks import BENCHMARKS
 from experiments.config_check import check_overrides
 from experiments.figures import draw_all
-from experiments.overall import OverallProgress, duration, run_relayed
+from experiments.launcher import Launcher
+from experiments.overall import OverallProgress, duration
 from experiments.plan import PlannedRun, benchmarks, plan
 from experiments.results import read_result
 from experiments.tables import make_table
@@ -35,8 +35,6 @@ from tensormem.runtime import keep_freed_memory
 _TIMED_STEPS = 3
 # What a run's process takes before its first step and after its last.
 _MINUTES_TO_START = 0.1
-# Lines as they come; and what `tensormem.runtime` says of pools of memory.
-_CHILD = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"}
 
 
 def measure_speed(config: DictConfig, data: Data) -> float:
@@ -107,16 +105,17 @@ def _reproduce(options: argparse.Namespace) -> int:
     failed = []
     to_do = [run for run in runs if not run.finished]
     overall = OverallProgress([minutes[run.folder] for run in to_do], [run.steps_done for run in to_do])
-    for number, run in enumerate(runs, start=1):
-        if run.finished:
-            continue
-        command = [sys.executable, "-m", "experiments.train", *run.overrides]
-        print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
-        status = run_relayed(command, os.environ | _CHILD, overall)
-        if status == INTERRUPTED:
-            raise KeyboardInterrupt
-        if status:
-            failed.append(run.name)
+    with Launcher() as launcher:
+        for number, run in enumerate(runs, start=1):
+            if run.finished:
+                continue
+            print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
+            status = launcher.run(run.overrides, overall.relay)
+            overall.finish_run()
+            if status == INTERRUPTED:
+                raise KeyboardInterrupt
+            if status:
+                failed.append(run.name)
     results = [read_result(run.folder / RESULT) for run in runs if run.finished]
     if results:
         print("\n" + make_table(results))
