@@ -170,11 +170,17 @@ def _announce(runs: Sequence[PlannedRun]) -> dict[Path, float]:
         print(line + f"{start}about {minutes:.0f} min at {speeds[alike]:,.0f} tokens/s", flush=True)
     print(
         f"{len(runs)} runs, {len(minutes_of)} to do: about {duration(sum(minutes_of.values()))} at scale {scale}. "
-        "SCALE=smoke takes a minute a model; MODELS=base,tensor restricts. Interrupt at any time: the same command "
+        f"SCALE=smoke shows all of it in a few minutes; {_restrictions(runs)}. Interrupt at any time: the same command "
         "goes on where it stopped.",
         flush=True,
     )
     return minutes_of
+
+
+def _restrictions(runs: Sequence[PlannedRun]) -> str:
+    """How to ask for less."""
+    parts = list(dict.fromkeys(run.setting.split(" ")[0] for run in runs if run.setting))
+    return "MODELS=base,tensor restricts" + (f", PARTS={','.join(parts[:2])} too" if len(parts) > 1 else "")
 
 
 class _DataOnce:

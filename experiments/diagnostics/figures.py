@@ -94,7 +94,7 @@ def ablations(group: Group, path: str | os.PathLike[str]) -> None:
 
 def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
     """The memory's gates after training, by task and layer; a point a run."""
-    axes, save = new_figure("", "gate after training (0.5 at the start)")
+    axes, save = new_figure("layers from left to right", "gate after training (0.5 at the start)")
     named: set[str] = set()
     names = list(dict.fromkeys(group.diagnostic for group in groups))
     for group in groups:
@@ -109,7 +109,7 @@ def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
                     named.add(row.label)
                     axes.plot(place, gate, "o", color=colour(row.label.split(" ")[0]), markersize=4, label=label)
     axes.axhline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
-    axes.set_xticks(range(len(names)), [f"{name}\n(layers left to right)" for name in names])
+    axes.set_xticks(range(len(names)), names)
     save(path)
 
 
