@@ -99,7 +99,7 @@ class DiagnosticModel(SequenceModel):
 
 
 class BaseDiagnostic(DiagnosticModel):
-    """The plain pre-norm Transformer with a causal mask: `base`.
+    """The plain pre-norm Transformer with a causal mask: `base`, and with a window `local`.
 
     Args:
         num_numbers: A.
@@ -111,6 +111,7 @@ class BaseDiagnostic(DiagnosticModel):
         mlp_ratio: width of the MLP over dim.
         dropout: on both branches of each block and on the attention weights.
         positions: ``learned``, ``rope`` or ``none``.
+        window: tokens that each one attends to, itself included; None for all before it.
         **kwargs: see DiagnosticModel (max_length).
     """
 
@@ -126,9 +127,10 @@ class BaseDiagnostic(DiagnosticModel):
         mlp_ratio: float = 4.0,
         dropout: float = 0.1,
         positions: PositionsKind = "none",
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
-        stack = Stack(plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions), dim)
+        stack = Stack(plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions, window=window), dim)
         super().__init__(num_numbers, vocabularies, num_classes, dim, stack, positions=positions, **kwargs)
 
 
@@ -230,6 +232,7 @@ class TensorDiagnostic(DiagnosticModel):
         mlp_ratio: width of the MLP over dim.
         dropout: on both branches of each block, on the memory's contribution and on the attention weights.
         positions: ``learned``, ``rope`` or ``none``.
+        window: tokens that each one attends to, itself included (`tensor_local`); None for all before it.
         **kwargs: see DiagnosticModel (max_length).
     """
 
@@ -251,9 +254,10 @@ class TensorDiagnostic(DiagnosticModel):
         mlp_ratio: float = 4.0,
         dropout: float = 0.1,
         positions: PositionsKind = "none",
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
-        blocks = plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions)
+        blocks = plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions, window=window)
         memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
         stack = Stack(blocks, dim, memory, threading, gamma, dropout)
         super().__init__(num_numbers, vocabularies, num_classes, dim, stack, positions=positions, **kwargs)
