@@ -22,6 +22,8 @@ DOMAINS = sorted(folder.name for folder in (ROOT / "conf" / "model").iterdir() i
 TWO_STEPS = {
     "language": "corpus=synthetic data.max_eval_tokens=500 training.steps=2 training.evaluate_every=1 "
     "training.warmup_steps=1 trainer.accelerator=cpu logger.mode=disabled",
+    "diagnostics": "data.tests=[] data.num_test_batches=1 training.steps=2 training.evaluate_every=1 "
+    "trainer.accelerator=cpu logger.mode=disabled",
 }
 
 

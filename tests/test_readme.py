@@ -35,6 +35,13 @@ def commands():
     return sorted({line for line in [*lines, *inline] if line})
 
 
+def with_results_of_record(words):
+    """The arguments of a command of tables or figures, with the committed results in the place of the user's."""
+    if "--results" in words:
+        words[words.index("--results") + 1] = str(ROOT / "experiments" / BENCHMARKS[words[0]].home / "results")
+    return words
+
+
 def test_there_are_commands():
     assert {"make reproduce-wikitext", "make test"} <= set(commands())
 
@@ -49,24 +56,19 @@ def test_training_commands_compose(command):
     words = shlex.split(command)
     overrides = [word for word in words[words.index("experiments.train") + 1 :] if word != "--multirun"]
     first_choices = [override if "[" in override else override.split(",")[0] for override in overrides]
-    assert composed(*first_choices).name == "wikitext"
+    assert composed(*first_choices).name in BENCHMARKS
 
 
 @pytest.mark.parametrize("command", [command for command in commands() if "experiments.tables" in command])
 def test_table_commands_run(command, capsys):
     words = shlex.split(command)[3:]
-    if "--results" in words:
-        place = words.index("--results")
-        words[place + 1] = str(ROOT / "experiments" / "wikitext" / "results")
-    assert tables.main(words) == 0
-    assert "tensor_depth" in capsys.readouterr().out
+    assert tables.main(with_results_of_record(words)) == 0
+    assert "| base |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [command for command in commands() if "experiments.figures" in command])
 def test_figure_commands_run(command, tmp_path):
-    words = shlex.split(command)[3:]
-    if "--results" in words:
-        words[words.index("--results") + 1] = str(ROOT / "experiments" / "wikitext" / "results")
+    words = with_results_of_record(shlex.split(command)[3:])
     words[words.index("--output") + 1] = str(tmp_path)
     assert figures.main(words) == 0
     assert list(tmp_path.glob("*.png"))
@@ -109,7 +111,9 @@ def test_the_tables_of_the_readmes_are_those_of_the_result_files(benchmark):
     expected = tables.make_table(load_results(benchmark))
     rows = [line for line in expected.splitlines() if line.startswith("|")]
     assert len(rows) > 3
-    for readme in (READMES[0], ROOT / "experiments" / BENCHMARKS[benchmark].home / "README.md"):
+    home = ROOT / "experiments" / BENCHMARKS[benchmark].home / "README.md"
+    # The first page has the tables of language; the suite's are many.
+    for readme in (READMES[0], home) if home == WIKITEXT else (home,):
         text = readme.read_text()
         assert [row for row in rows if row not in text] == [], f"{readme} is out of date: make tables prints the rows"
 
