@@ -172,7 +172,7 @@ def test_a_model_that_forgets_between_calls_is_caught(checkout):
     assert forgetful != whole
     path.write_text(forgetful)
     printed = shell(example.command("pytest"), checkout, fails=True)
-    assert "test_any_split_equals_one_call[single-learned-convolution]" in printed
+    assert "test_any_split_equals_one_call[single-learned-language-convolution]" in printed
     assert "test_a_split_has_the_gradients_of_one_call" in printed
 
 

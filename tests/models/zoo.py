@@ -1,47 +1,160 @@
-"""The language models of conf/model/language/, composed at the scale `smoke` with a tiny vocabulary."""
+"""The models of conf/model/<domain>/, composed at the scale `smoke`, and tiny inputs of each domain's kind.
+
+A new YAML of a known domain is found with no edit here. A new domain needs an entry in DOMAINS: the contract fails
+until it has one.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
 
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from experiments import resolvers
+from experiments.resolvers import CONF
+from tensormem.models.diagnostics import Tokens
 from tests.helpers import randomise
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-STEMS = sorted(path.stem for path in (CONF / "model" / "language").glob("*.yaml"))
-VOCABULARY, BATCH, LENGTH = 11, 2, 14
+BATCH, LENGTH = 2, 14
 POSITIONS = ["learned", "rope", "none"]
-_NETWORKS = {}
+FOLDERS = sorted(path.name for path in (CONF / "model").iterdir() if path.is_dir())
 
 
-def network(stem):
-    """The model's composed block of the config; composing takes a while, so once per model."""
-    if stem not in _NETWORKS:
-        resolvers.register()
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            _NETWORKS[stem] = compose("config", overrides=[f"model=language/{stem}", "scale=smoke"]).model.network
-    return _NETWORKS[stem]
+@cache
+def _composed_model(experiment, model):
+    """Composing takes a while, so once per model."""
+    resolvers.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", overrides=[f"experiment={experiment}", f"model={model}", "scale=smoke"]).model
 
 
-def make(stem, vocab_size=VOCABULARY, **changes):
-    """The model of a YAML with some settings changed, in evaluation mode."""
-    torch.manual_seed(0)
-    return instantiate(network(stem), vocab_size=vocab_size, _convert_="all", **changes).eval()
+@dataclass(frozen=True)
+class Domain:
+    """How the tests make the models of one domain, and what they give them.
+
+    Attributes:
+        name: of the folder under conf/model/.
+        experiment: the models are composed with it.
+        arguments: what the constructors are given besides the YAML, in a run by the data.
+        draw: batch, length, dtype and generator to inputs.
+        take: inputs, and a slice or list of positions, to the inputs at these positions.
+        streaming: stems that must be found and must take a sequence in any split.
+        one_call: stems that must be found and must take a sequence whole.
+        variants: models that must be found in nested folders.
+        idle: names of the parameters that a variant has no use for.
+    """
+
+    name: str
+    experiment: str
+    arguments: Mapping[str, Any]
+    draw: Callable
+    take: Callable
+    streaming: frozenset[str]
+    one_call: frozenset[str]
+    variants: frozenset[str] = frozenset()
+    idle: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def __repr__(self):
+        return self.name
+
+    @cached_property
+    def found(self):
+        """The stems of the domain's YAMLs."""
+        return sorted(path.stem for path in (CONF / "model" / self.name).glob("*.yaml"))
+
+    @cached_property
+    def found_streaming(self):
+        return [stem for stem in self.found if self.make(stem).streaming == "token"]
+
+    @cached_property
+    def found_one_call(self):
+        return [stem for stem in self.found if self.make(stem).streaming == "none"]
+
+    @cached_property
+    def found_variants(self):
+        """The YAMLs of nested folders, such as `ablations/tensor_2d`."""
+        folder = CONF / "model" / self.name
+        return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/**/*.yaml"))
+
+    def config(self, stem):
+        """What the YAML becomes in a composed config."""
+        return _composed_model(self.experiment, f"{self.name}/{stem}")
+
+    def make(self, stem, **changes):
+        """The model of a YAML with some settings changed, in evaluation mode."""
+        torch.manual_seed(0)
+        return instantiate(self.config(stem).network, **{"_convert_": "all", **self.arguments, **changes}).eval()
+
+    def make_random(self, stem, **changes):
+        """As `make`, in float64 with random weights: the initial ones (zeros, identities) would hide a mistake."""
+        model = self.make(stem, **changes).double()
+        randomise(model, torch.Generator().manual_seed(1))
+        return model
+
+    def make_inputs(self, model, length=LENGTH, batch=BATCH, seed=2):
+        """Sequences for a model, in its own dtype."""
+        dtype = next(model.parameters()).dtype
+        return self.draw(batch, length, dtype, torch.Generator().manual_seed(seed))
 
 
-def make_random(stem, **changes):
-    model = make(stem, **changes).double()
-    randomise(model, torch.Generator().manual_seed(1))
-    return model
+VOCABULARY = 11
 
 
-def make_tokens(length=LENGTH, vocab_size=VOCABULARY, seed=2):
-    return torch.randint(vocab_size, (BATCH, length), generator=torch.Generator().manual_seed(seed))
+def draw_words(batch, length, dtype, generator):
+    return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
-STREAMING = [stem for stem in STEMS if make(stem).streaming == "token"]
-ONE_CALL = [stem for stem in STEMS if make(stem).streaming == "none"]
+LANGUAGE = Domain(
+    name="language",
+    experiment="wikitext",
+    arguments={"vocab_size": VOCABULARY},
+    draw=draw_words,
+    take=lambda words, where: words[:, where],
+    streaming=frozenset(
+        {"base", "base_sln", "base_wide", "linear", "local", "local_rope"}
+        | {"tensor", "tensor_local", "tensor_sln", "transformer_xl"}
+    ),
+    one_call=frozenset({"tensor_depth"}),
+)
+
+NUM_NUMBERS, VOCABULARIES, NUM_CLASSES = 3, (5, 2), 4
+
+
+def draw_tokens(batch, length, dtype, generator):
+    numbers = torch.randn(batch, length, NUM_NUMBERS, generator=generator, dtype=dtype)
+    symbols = [torch.randint(size, (batch, length), generator=generator) for size in VOCABULARIES]
+    return Tokens(numbers, torch.stack(symbols, dim=-1))
+
+
+DIAGNOSTICS = Domain(
+    name="diagnostics",
+    experiment="diagnostics",
+    arguments={
+        "num_numbers": NUM_NUMBERS,
+        "vocabularies": VOCABULARIES,
+        "num_classes": NUM_CLASSES,
+        "max_length": 3 * LENGTH,
+    },
+    draw=draw_tokens,
+    take=lambda tokens, where: Tokens(*(part[:, where] for part in tokens)),
+    streaming=frozenset({"base", "base_wide", "tensor_layer"}),
+    one_call=frozenset({"slots", "tensor"}),
+    variants=frozenset(
+        f"ablations/tensor_{name}"
+        for name in ("2d", "4d", "chunk2", "chunk4", "grid4", "grid8", "hard", "pointwise", "separate", "spread")
+    ),
+    # The nearest grid point alone is written, however wide the spread.
+    idle={"ablations/tensor_hard": ["stack.memory.spread.weight", "stack.memory.spread.bias"]},
+)
+
+DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS)}
+
+
+def make_words(length=LENGTH, seed=2):
+    """Words for a language model."""
+    return draw_words(BATCH, length, None, torch.Generator().manual_seed(seed))
