@@ -98,7 +98,7 @@ class SequenceModel(nn.Module):
         Raises:
             ValueError: a state where the model carries none; a position beyond those that were learned.
         """
-        if state is not None and not x.shape[1]:
+        if state is not None and not x.shape[1] and self.stack.carries_state:
             return x, state
         position = 0 if state is None else int(state.position)
         num_tokens = x.shape[1]

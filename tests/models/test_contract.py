@@ -211,6 +211,7 @@ def test_a_model_of_one_call_refuses_states_and_names_what_to_use(domain, stem):
     for attempt in (
         lambda: model.init_state(BATCH),
         lambda: model(inputs, state),
+        lambda: model(domain.take(inputs, slice(0)), state),
     ):
         with pytest.raises(ValueError, match=r"(?s)layer.*time"):
             attempt()
