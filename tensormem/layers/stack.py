@@ -81,7 +81,12 @@ class Stack(nn.Module):
         return StackState(tuple(block.mixer.init_state(batch, device, dtype) for block in self.blocks), memories)
 
     def flush(self, state: StackState) -> StackState:
-        """Write each memory's pending chunk, padded with zeros; the mixers have nothing pending."""
+        """Write each memory's pending chunk, padded with zeros; the mixers have nothing pending.
+
+        Raises:
+            ValueError: the threading carries no state.
+        """
+        self._require_carrying()
         memory = self.memory
         if memory is None:
             return state

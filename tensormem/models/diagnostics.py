@@ -99,7 +99,7 @@ class DiagnosticModel(SequenceModel):
 
 
 class BaseDiagnostic(DiagnosticModel):
-    """The plain pre-norm Transformer with a causal mask: `base`, and with a window `local`.
+    """The plain pre-norm Transformer with a causal mask: `base`.
 
     Args:
         num_numbers: A.
@@ -111,7 +111,6 @@ class BaseDiagnostic(DiagnosticModel):
         mlp_ratio: width of the MLP over dim.
         dropout: on both branches of each block and on the attention weights.
         positions: ``learned``, ``rope`` or ``none``.
-        window: tokens that each one attends to, itself included; None for all before it.
         **kwargs: see DiagnosticModel (max_length).
     """
 
@@ -127,10 +126,9 @@ class BaseDiagnostic(DiagnosticModel):
         mlp_ratio: float = 4.0,
         dropout: float = 0.1,
         positions: PositionsKind = "none",
-        window: int | None = None,
         **kwargs: Any,
     ) -> None:
-        stack = Stack(plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions, window=window), dim)
+        stack = Stack(plain_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, positions), dim)
         super().__init__(num_numbers, vocabularies, num_classes, dim, stack, positions=positions, **kwargs)
 
 

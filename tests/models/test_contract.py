@@ -291,4 +291,4 @@ def test_a_variant_builds_and_trains(domain, stem):
     model = domain.make_random(stem).train()
     output, _ = model(domain.make_inputs(model))
     output.square().sum().backward()
-    assert without_gradient(model) == domain.idle.get(stem, [])
+    assert without_gradient(model) == []

@@ -7,7 +7,7 @@ until it has one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -46,7 +46,6 @@ class Domain:
         streaming: stems that must be found and must take a sequence in any split.
         one_call: stems that must be found and must take a sequence whole.
         variants: models that must be found in nested folders.
-        idle: names of the parameters that a variant has no use for.
     """
 
     name: str
@@ -57,7 +56,6 @@ class Domain:
     streaming: frozenset[str]
     one_call: frozenset[str]
     variants: frozenset[str] = frozenset()
-    idle: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __repr__(self):
         return self.name
@@ -143,13 +141,11 @@ DIAGNOSTICS = Domain(
     draw=draw_tokens,
     take=lambda tokens, where: Tokens(*(part[:, where] for part in tokens)),
     streaming=frozenset({"base", "base_wide", "tensor_layer"}),
-    one_call=frozenset({"slots", "tensor"}),
+    one_call=frozenset({"slots", "tensor", "tensor_local"}),
     variants=frozenset(
         f"ablations/tensor_{name}"
         for name in ("2d", "4d", "chunk2", "chunk4", "grid4", "grid8", "hard", "pointwise", "separate", "spread")
     ),
-    # The nearest grid point alone is written, however wide the spread.
-    idle={"ablations/tensor_hard": ["stack.memory.spread.weight", "stack.memory.spread.bias"]},
 )
 
 DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS)}
