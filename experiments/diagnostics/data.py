@@ -102,15 +102,9 @@ class DiagnosticsData(Data):
         self.seed = seed
         self.num_validation_batches = num_validation_batches
         self.num_test_batches = num_test_batches
-        self.conditions = [Condition({}, diagnostic)]
-        for changes in tests:
-            # What changes nothing is the first condition.
-            changes = {key: value for key, value in changes.items() if getattr(diagnostic, key, None) != value}
-            if changes:
-                self.conditions.append(Condition(changes, diagnostic.changed(**changes)))
-        for changes, changed in self.conditions:
-            if _interface(changed) != _interface(diagnostic):
-                raise ValueError(f"data.tests: {changes} changes what tokens or answers are; a model can't take both")
+        conditions = [_condition(diagnostic, changes) for changes in tests]
+        # What changes nothing is the first condition.
+        self.conditions = [Condition({}, diagnostic), *(each for each in conditions if each.changes)]
 
     @property
     def network_arguments(self) -> dict[str, Any]:
@@ -179,6 +173,17 @@ def share_of(batch: Batch, rows: slice) -> Batch:
         best=batch.best[rows],
         groups={name: mask[rows] for name, mask in batch.groups.items()},
     )
+
+
+def _condition(diagnostic: Diagnostic, settings: Mapping[str, Any]) -> Condition:
+    try:
+        changed = diagnostic.changed(**settings)
+    except ValueError as error:
+        raise ValueError(f"data.tests: {error}") from error
+    changes = {key: value for key, value in settings.items() if getattr(diagnostic, key) != value}
+    if _interface(changed) != _interface(diagnostic):
+        raise ValueError(f"data.tests: {changes} changes what tokens or answers are; a model can't take both")
+    return Condition(changes, changed)
 
 
 def _interface(diagnostic: Diagnostic) -> tuple[int, tuple[int, ...], int]:
