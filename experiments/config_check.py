@@ -201,9 +201,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not close:
-        # The right last part in the wrong place, or a choice without its folder.
+        # The right last part in the wrong place; or a choice without its folder, which several folders may hold.
         last = name.replace("/", ".").rsplit(".", 1)[-1]
-        close = [other for other in known if other.replace("/", ".").rsplit(".", 1)[-1] == last][:1]
+        alike = [other for other in known if other.replace("/", ".").rsplit(".", 1)[-1] == last]
+        close = alike if all("/" in other for other in alike) else alike[:1]
     if close:
-        return f"; did you mean {close[0]}?"
+        return f"; did you mean {' or '.join(close)}?"
     return f"; known are {', '.join(known)}" if len(known) <= 12 else ""

@@ -15,7 +15,8 @@ from tests.experiments.composing import composed
         ("model.network.num_layer=3", r"did you mean model\.network\.num_layers\?"),
         ("vocabulary=paper", r"vocabulary is unknown; did you mean data\.vocabulary\?"),
         ("model=language/tensr", r"model=language/tensr: no such choice; did you mean language/tensor\?"),
-        ("model=tensor", r"model=tensor: no such choice; did you mean language/tensor\?"),
+        ("model=tensor", r"model=tensor: no such choice; did you mean diagnostics/tensor or language/tensor\?"),
+        ("model=slots", r"model=slots: no such choice; did you mean diagnostics/slots\?"),
         ("scale=huge", r"scale=huge: no such choice"),
         ("modle=language/tensor", r"modle is unknown; did you mean model\?"),
     ],
@@ -26,6 +27,23 @@ def test_an_override_of_what_does_not_exist(override, message):
 
 
 @pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "data.diagnostic.num_writs=3",
+            r"data\.diagnostic\.num_writs is unknown; did you mean data\.diagnostic\.num_writes\?",
+        ),
+        ("diagnostic=bindng", r"diagnostic=bindng: no such choice; did you mean binding\?"),
+        ("steps=convrge", r"steps=convrge: no such choice; did you mean converge\?"),
+        ("model=diagnostics/ablations/tensor_2", r"did you mean diagnostics/ablations/tensor_2d\?"),
+    ],
+)
+def test_an_override_of_a_diagnostic_that_does_not_exist(override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_overrides(["experiment=diagnostics", override])
+
+
+@pytest.mark.parametrize(
     "overrides",
     [
         ["model=language/tensor", "scale=cpu", "seed=0,1,2", "training.steps=5"],
@@ -33,6 +51,8 @@ def test_an_override_of_what_does_not_exist(override, message):
         ["+model.network.memory_options.update=pointwise", "model=language/tensor"],
         ["model.network.memory_grid=[4,4]", "model=language/tensor"],
         ["hydra.sweep.dir=somewhere", "corpus=synthetic", "data.markov.order=2"],
+        ["experiment=diagnostics", "diagnostic=recall", "data.diagnostic.num_pairs=4,8", "steps=converge"],
+        ["experiment=diagnostics", "+sweep=diagnostics/binding", "model=diagnostics/ablations/tensor_2d"],
     ],
 )
 def test_what_exists_passes(overrides):
@@ -95,6 +115,24 @@ def test_a_class_that_is_not_there(target):
 def test_a_value_of_the_wrong_kind(override, message):
     with pytest.raises(ConfigError, match=message):
         check_config(resolve(composed(override)))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.diagnostic.num_writes=many", r"data\.diagnostic\.num_writes='many'.*integer"),
+        ("data.diagnostic.noise=loud", r"data\.diagnostic\.noise='loud'.*number"),
+        (
+            "+data.diagnostic.num_writs=3",
+            r"data\.diagnostic\.num_writs is unknown; did you mean data\.diagnostic\.num_writes\?",
+        ),
+        ("data.diagnostic._target_=experiments.Bindng", r"data\.diagnostic\._target_=experiments\.Bindng: "),
+        ("data.num_test_batches=few", r"data\.num_test_batches='few'.*integer"),
+    ],
+)
+def test_a_diagnostics_value_of_the_wrong_kind(override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_config(resolve(composed("experiment=diagnostics", override)))
 
 
 def test_what_a_class_passes_on_is_known():
