@@ -24,7 +24,7 @@ def test_every_model_composes_at_every_scale(model, scale):
 
 def test_no_scale_or_group_is_left_out():
     assert choices("scale") == sorted([*SCALES, "auto"])
-    assert choices("scale/wikitext") == sorted(SCALES)
+    assert choices("scale/wikitext") == choices("scale/diagnostics") == sorted(SCALES)
     assert len(choices("model/language")) >= 3
 
 

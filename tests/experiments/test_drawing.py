@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
+
+from experiments.benchmarks import BENCHMARKS
 from experiments.drawing import COLOURS, PALETTE, colour, line_style, new_figure
+from tests.experiments.composing import choices
 
 
 def test_a_models_colour_depends_on_its_name_alone():
     assert colour("base") != colour("tensor") != colour("tensor_depth")
-    assert len(set(COLOURS.values())) == len(COLOURS)
     # All but the shades of variants come from the palette that is made for colour deficiencies.
     shades = {model for model in COLOURS if "_" in model and model.split("_")[0] in COLOURS}
     assert {COLOURS[m] for m in COLOURS.keys() - shades} <= set(PALETTE)
     assert {"tensor", "base", "local", "linear", "transformer_xl"} <= COLOURS.keys() - shades
     assert colour("something_new") == colour("something_new")
+
+
+@pytest.mark.parametrize("domain", sorted({benchmark.domain for benchmark in BENCHMARKS.values()}))
+def test_no_two_models_of_a_table_share_a_colour(domain):
+    models = choices(f"model/{domain}")
+    assert set(models) <= COLOURS.keys()
+    assert len({colour(model) for model in models}) == len(models)
 
 
 def test_a_row_has_its_models_colour_and_says_where_it_reads_the_future():

@@ -20,7 +20,8 @@ def runs(make_result):
 def bare(monkeypatch):
     """A benchmark of one empty table, without other views."""
     table = Table("Bare.", ("model",), 1, ())
-    monkeypatch.setitem(BENCHMARKS, "bare", Benchmark("bare", "bare", lambda results: [table], lambda results, _: []))
+    bare = Benchmark("bare", "bare", "bare", lambda results: [table], lambda results, _: [])
+    monkeypatch.setitem(BENCHMARKS, "bare", bare)
 
 
 def test_the_results_choose_the_tables(bare, runs, make_result):
@@ -42,6 +43,14 @@ def test_the_loss_by_position_is_a_view_of_the_language_models(benchmark, tmp_pa
     write_result(tmp_path / "result.json", make_result(experiment=benchmark))
     assert tables.main([benchmark, "--results", str(tmp_path), "--by-position"]) == 0
     assert "| test nats per token at position |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("view", "caption"), [("conditions", "binding: accuracy"), ("gates", "The memory's gates")])
+def test_conditions_and_gates_are_views_of_the_diagnostics(view, caption, tmp_path, make_run, capsys):
+    run = make_run("tensor", gates=[0.4, 0.6], others=[({"noise": 0.0}, 0.7)])
+    write_result(tmp_path / "result.json", run)
+    assert tables.main(["diagnostics", "--results", str(tmp_path), f"--{view}"]) == 0
+    assert caption in capsys.readouterr().out
 
 
 def test_unfinished_runs_make_no_table(make_result):

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from experiments import train
+from experiments.benchmarks import BENCHMARKS
 from experiments.results import read_result
 from experiments.runs import ConfigChangedError, run_folder
 from tensormem.audit import CausalityError
@@ -78,7 +79,7 @@ SHORT = [
     [
         *(f"corpus={corpus}" for corpus in choices("corpus")),
         *(f"scale={scale}" for scale in choices("scale")),
-        *(f"experiment={experiment}" for experiment in choices("experiment")),
+        *(f"experiment={name}" for name in choices("experiment") if BENCHMARKS[name].domain == "language"),
         *(f"+sweep={sweep}" for sweep in choices("sweep")),
     ],
 )
