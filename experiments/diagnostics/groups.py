@@ -44,7 +44,7 @@ class Row:
     def measured(
         self, difficulty: Any, changes: Mapping[str, Any] | None = None, reads: str = "memory", group: str | None = None
     ) -> Measured | None:
-        """Accuracy over the seeds; None where it was not measured.
+        """Accuracy over the seeds; None where it was not measured, or the group has no answer.
 
         Args:
             difficulty: that of the training.
@@ -55,8 +55,11 @@ class Row:
         values = []
         for result in self.runs.get(difficulty, ()):
             test = find_test(result, changes or {}, reads)
-            if test is not None:
-                values.append((test if group is None else test["groups"][group])["accuracy"])
+            if test is None:
+                continue
+            found = test if group is None else test["groups"][group]
+            if found["answers"]:
+                values.append(found["accuracy"])
         return Measured.of(values) if values else None
 
 
@@ -117,8 +120,11 @@ class Group:
         for row in self.rows:
             for result in row.runs.get(difficulty, ()):
                 test = find_test(result, {}, "memory")
-                if test is not None:
-                    return float(test[key] if group is None or key == "chance" else test["groups"][group][key])
+                if test is None:
+                    continue
+                found = test if group is None or key == "chance" else test["groups"][group]
+                if found["answers"]:
+                    return float(found[key])
         return None
 
 

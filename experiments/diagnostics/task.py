@@ -54,16 +54,15 @@ class Answers(Metric):
             for name, value in values.items():
                 getattr(self, name)[place] += (value.double() * mask).sum()
 
-    def compute(self) -> dict[str, dict[str, float]]:
-        """By group: the accuracy, the mean loss (nats), the best achievable accuracy and how many answers."""
-        means = {"accuracy": self.correct, "nats": self.nats, "best": self.best}
-        return {
-            group: {
-                "answers": int(self.count[place]),
-                **{name: float(total[place] / self.count[place].clamp(min=1)) for name, total in means.items()},
-            }
-            for place, group in enumerate(self.groups)
-        }
+    def compute(self) -> dict[str, dict[str, Any]]:
+        """By group: how many answers; the accuracy, the mean loss (nats) and the best achievable accuracy, or None."""
+        found: dict[str, dict[str, Any]] = {}
+        for place, group in enumerate(self.groups):
+            count = int(self.count[place])
+            totals = {"accuracy": self.correct, "nats": self.nats, "best": self.best}
+            means = {name: float(total[place]) / count if count else None for name, total in totals.items()}
+            found[group] = {"answers": count, **means}
+        return found
 
 
 class DiagnosticsTask(Task):
