@@ -142,13 +142,14 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     for result in results:
         if result["status"] == "finished":
             groups.setdefault(json.dumps(_alike(result), sort_keys=True), []).append(result)
-    return sorted((_group(members) for members in groups.values()), key=_order)
+    # By their names first; those of one name by what parts them, so that the order of the files makes no difference.
+    return sorted((_group(groups[alike]) for alike in sorted(groups)), key=_order)
 
 
 def _alike(result: Result) -> dict[str, Any]:
     """What the runs of a group have in common."""
     config = result["config"]
-    data = {key: value for key, value in config["data"].items() if key not in _MEASURING}
+    data = {key: value for key, value in canonical(config["data"]).items() if key not in _MEASURING}
     return {
         "protocol": result["protocol"],
         "scale": result["scale"],
