@@ -55,15 +55,13 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
-def _columns(group: Group) -> tuple[str, ...]:
-    if group.setting is None:
-        return ("accuracy",)
-    return tuple(f"{group.setting} {plain(value)}" for value in group.difficulties)
+def _column(group: Group, difficulty: Any) -> str:
+    return "accuracy" if group.setting is None else f"{group.setting} {plain(difficulty)}"
 
 
 def _accuracy_table(group: Group) -> Table:
     has_paper = any(_paper(row) for row in group.rows if not row.ablation)
-    columns = _columns(group)
+    columns = [_column(group, value) for value in group.difficulties]
     header = ("model", "streams", "seeds", "parameters", "state bytes", *columns, *(("paper",) if has_paper else ()))
     sections = [Section(None, tuple(_section_rows(group, None, len(header), has_paper)))]
     for name in group.answer_groups:
@@ -123,7 +121,7 @@ def _ablation_table(group: Group) -> Table:
         "seeds",
         "parameters",
         "state bytes",
-        *(f"{group.setting} {plain(value)}{suffix}" for value, suffix in columns),
+        *(_column(group, value) + suffix for value, suffix in columns),
     )
     rows = []
     for row in compared:
@@ -131,7 +129,9 @@ def _ablation_table(group: Group) -> Table:
         cells = [percent(row.measured(value, reads="zero" if suffix else "memory")) for value, suffix in columns]
         if any(cells):
             rows.append((who[0], *who[2:], *cells))
-    return Table(f"Ablations of tensor. {group.caption}", header, 1, (Section(None, tuple(rows)),))
+    # Beside a table of the other models the records are with that one.
+    records = _records(group) if all(row.ablation for row in group.rows) else ()
+    return Table(f"Ablations of tensor. {group.caption}", header, 1, (Section(None, tuple(rows)),), (), tuple(records))
 
 
 def _condition_tables(group: Group) -> Iterable[Table]:
