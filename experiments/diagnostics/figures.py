@@ -20,11 +20,10 @@ def accuracy_by_difficulty(group: Group, path: str | os.PathLike[str]) -> None:
 
     Thin dashed lines are the same weights with the memory's reads set to zero; bands are the paper's ranges.
     """
+    group = group.main
     axes, save = new_figure(str(group.setting), "accuracy (%)")
     _draw_paper(axes, group)
     for row in group.rows:
-        if row.ablation:
-            continue
         style = line_style(row.label, causal=True)
         _draw_line(axes, [(value, row.measured(value)) for value in group.difficulties], style)
         silent = {**style, "linestyle": (0, (2, 2)), "linewidth": 0.9, "marker": None, "label": None}
@@ -37,27 +36,26 @@ def accuracy_by_difficulty(group: Group, path: str | os.PathLike[str]) -> None:
 
 def accuracy_beyond(group: Group, path: str | os.PathLike[str], difficulty: Any) -> None:
     """Accuracy of models trained with one difficulty, against the difficulty that they are tested with."""
+    group = group.main
     axes, save = new_figure(f"{group.setting} in the test", "accuracy (%)")
     tested = _tested(group, difficulty)
     values = sorted(tested)
     for row in group.rows:
-        if not row.ablation:
-            points = [(value, row.measured(difficulty, tested[value]["changes"])) for value in values]
-            _draw_line(axes, points, line_style(row.label, causal=True))
+        points = [(value, row.measured(difficulty, tested[value]["changes"])) for value in values]
+        _draw_line(axes, points, line_style(row.label, causal=True))
     _draw_bounds(axes, group, values, lambda value, key: float(tested[value][key]))
     axes.axvline(difficulty, color=_GREY, linewidth=0.8, linestyle="--")
     _ticks(axes, values)
-    _title(axes, group, f"trained with {group.setting} {plain(difficulty)}")
+    _title(axes, group, f"trained with {_named(group, difficulty)}")
     save(path)
 
 
 def accuracy_by_step(group: Group, path: str | os.PathLike[str]) -> None:
     """Validation accuracy against the training step at the greatest difficulty, one line per run."""
+    group = group.main
     difficulty = group.difficulties[-1]
     axes, save = new_figure("training step", "validation accuracy (%)")
     for row in group.rows:
-        if row.ablation:
-            continue
         for index, result in enumerate(row.runs.get(difficulty, ())):
             style = {**line_style(row.label, causal=True), "marker": None}
             if index:  # one entry in the legend per model
@@ -66,7 +64,7 @@ def accuracy_by_step(group: Group, path: str | os.PathLike[str]) -> None:
             axes.plot(history["step"], [100 * value for value in history["validation_accuracy"]], **style)
     steps = [0, max(max(result["history"]["step"]) for row in group.rows for result in row.runs.get(difficulty, ()))]
     _draw_bounds(axes, group, steps, lambda _, key: group.reference(difficulty, key))
-    _title(axes, group, "" if group.setting is None else f"{group.setting} {plain(difficulty)}")
+    _title(axes, group, _named(group, difficulty))
     save(path)
 
 
@@ -88,7 +86,7 @@ def ablations(group: Group, path: str | os.PathLike[str]) -> None:
     chance = group.reference(difficulty, "chance")
     if chance is not None:
         axes.axvline(100 * chance, color=_GREY, linestyle=":", label="chance")
-    _title(axes, group, f"{group.setting} {plain(difficulty)}")
+    _title(axes, group, _named(group, difficulty))
     save(path)
 
 
@@ -98,11 +96,9 @@ def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
     named: set[str] = set()
     names = list(dict.fromkeys(group.diagnostic for group in groups))
     for group in groups:
-        for row in group.rows:
+        for row in group.main.rows:
             for result in row.results:
                 for layer, gate in enumerate(result["gates"] or ()):
-                    if row.ablation:
-                        continue
                     aside = 0.05 if row.label == "tensor" else -0.05
                     place = names.index(group.diagnostic) + 0.2 * (layer - 1) + aside
                     label = None if row.label in named else row.label
@@ -122,30 +118,34 @@ def draw_all(results: Iterable[Result], folder: str | os.PathLike[str]) -> list[
     groups = group_results(results)
     if not groups:
         raise ResultError("no finished result to draw; resume the runs with `make reproduce-diagnostics`")
+    names: list[str] = []
     written: list[Path] = []
 
     def draw(name: str, make: Callable[[Path], None]) -> None:
-        path = Path(folder) / f"{name}.png"
+        # Groups may be of one name: they differ in what a name would be too long with.
+        names.append(name)
+        number = names.count(name)
+        path = Path(folder) / f"{name}{f'-{number}' if number > 1 else ''}.png"
         make(path)
         written.append(path)
 
     for group in groups:
-        main = [row for row in group.rows if not row.ablation]
-        if main:
-            if len(group.difficulties) > 1:
+        main = group.main
+        if main.rows:
+            if len(main.difficulties) > 1:
                 draw(f"accuracy-{group.slug}", lambda path, group=group: accuracy_by_difficulty(group, path))
             draw(f"steps-{group.slug}", lambda path, group=group: accuracy_by_step(group, path))
-            for value in group.difficulties:
-                if len(_tested(group, value)) > 1:
+            for value in main.difficulties:
+                if len(_tested(main, value)) > 1:
                     draw(
                         f"beyond-{group.slug}-{plain(value)}",
                         lambda path, group=group, value=value: accuracy_beyond(group, path, value),
                     )
-        if len(main) < len(group.rows):
+        if len(main.rows) < len(group.rows):
             draw(f"ablations-{group.slug}", lambda path, group=group: ablations(group, path))
     for scale in dict.fromkeys(group.scale for group in groups):
         own = [group for group in groups if group.scale == scale]
-        if any(result["gates"] for group in own for result in group.results):
+        if any(result["gates"] for group in own for result in group.main.results):
             draw(f"gates-{scale}", lambda path, own=own: gates(own, path))
     return written
 
@@ -154,12 +154,17 @@ def _tested(group: Group, difficulty: Any) -> dict[Any, dict[str, Any]]:
     """By the difficulty of the test, where nothing else is changed: the test of a run trained with this one."""
     tested: dict[Any, dict[str, Any]] = {}
     for row in group.rows:
-        for result in () if row.ablation else row.runs.get(difficulty, ()):
+        for result in row.runs.get(difficulty, ()):
             for test in result["tests"]:
                 if set(test["changes"]) <= {group.setting} and group.setting is not None:
                     value = test["changes"].get(group.setting, difficulty)
                     tested.setdefault(value, find_test(result, test["changes"], "memory") or test)
     return tested
+
+
+def _named(group: Group, difficulty: Any) -> str:
+    """A difficulty with its name; nothing where the task has none."""
+    return "" if group.setting is None else f"{group.setting} {plain(difficulty)}"
 
 
 def _draw_line(axes: Any, points: Sequence[tuple[Any, Measured | None]], style: dict[str, Any]) -> None:

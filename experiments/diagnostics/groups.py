@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.results import Result
@@ -89,6 +89,13 @@ class Group:
     def results(self) -> tuple[Result, ...]:
         """The runs behind the rows."""
         return tuple(result for row in self.rows for result in row.results)
+
+    @property
+    def main(self) -> Group:
+        """The group without the ablations, and without the difficulties that only they were trained with."""
+        rows = tuple(row for row in self.rows if not row.ablation)
+        difficulties = tuple(value for value in self.difficulties if any(value in row.runs for row in rows))
+        return replace(self, rows=rows, difficulties=difficulties)
 
     @property
     def answer_groups(self) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ def diagnostics_tables(results: Iterable[Result]) -> list[Table]:
     """One table for each task and way to train, one more for its ablations."""
     tables = []
     for group in group_results(results):
-        if any(not row.ablation for row in group.rows):
-            tables.append(_accuracy_table(group))
+        if group.main.rows:
+            tables.append(_accuracy_table(group.main, _records(group)))
         if any(row.ablation for row in group.rows):
             tables.append(_ablation_table(group))
     return tables
@@ -35,7 +35,7 @@ def diagnostics_tables(results: Iterable[Result]) -> list[Table]:
 
 def condition_table(results: Iterable[Result]) -> str:
     """Accuracy under conditions that the models were not trained with (Markdown)."""
-    return render_markdown([table for group in group_results(results) for table in _condition_tables(group)])
+    return render_markdown([table for group in group_results(results) for table in _condition_tables(group.main)])
 
 
 def gate_table(results: Iterable[Result]) -> str:
@@ -59,8 +59,8 @@ def _column(group: Group, difficulty: Any) -> str:
     return "accuracy" if group.setting is None else f"{group.setting} {plain(difficulty)}"
 
 
-def _accuracy_table(group: Group) -> Table:
-    has_paper = any(_paper(row) for row in group.rows if not row.ablation)
+def _accuracy_table(group: Group, records: Sequence[dict[str, Any]]) -> Table:
+    has_paper = any(_paper(row) for row in group.rows)
     columns = [_column(group, value) for value in group.difficulties]
     header = ("model", "streams", "seeds", "parameters", "state bytes", *columns, *(("paper",) if has_paper else ()))
     sections = [Section(None, tuple(_section_rows(group, None, len(header), has_paper)))]
@@ -72,7 +72,7 @@ def _accuracy_table(group: Group) -> Table:
         2,
         tuple(sections),
         (*NOTES, *((PAPER_NOTE,) if has_paper else ())),
-        tuple(_records(group)),
+        tuple(records),
     )
 
 
@@ -82,8 +82,6 @@ def _section_rows(group: Group, answers: str | None, width: int, has_paper: bool
         row = (title, "", "", "", "", *cells)
         yield row + ("",) * (width - len(row))
     for row in group.rows:
-        if row.ablation:
-            continue
         cells = [percent(row.measured(value, group=answers)) for value in group.difficulties]
         yield (*_who(row), *cells, *((_paper(row),) if has_paper else ()))
         silent = [percent(row.measured(value, reads="zero", group=answers)) for value in group.difficulties]
@@ -130,7 +128,7 @@ def _ablation_table(group: Group) -> Table:
         if any(cells):
             rows.append((who[0], *who[2:], *cells))
     # Beside a table of the other models the records are with that one.
-    records = _records(group) if all(row.ablation for row in group.rows) else ()
+    records = () if group.main.rows else _records(group)
     return Table(f"Ablations of tensor. {group.caption}", header, 1, (Section(None, tuple(rows)),), (), tuple(records))
 
 
@@ -141,7 +139,7 @@ def _condition_tables(group: Group) -> Iterable[Table]:
             for result in row.runs.get(difficulty, ()):
                 for test in result["tests"]:
                     conditions.setdefault(plain(test["changes"]), test)
-        if len(conditions) < 2 or all(row.ablation for row in group.rows if difficulty in row.runs):
+        if len(conditions) < 2:
             continue
         names = [
             ", ".join(f"{key} {plain(value)}" for key, value in test["changes"].items()) or "as trained"
@@ -154,7 +152,7 @@ def _condition_tables(group: Group) -> Iterable[Table]:
         for row in group.rows:
             for reads, suffix in (("memory", ""), ("zero", _ZERO)):
                 cells = [percent(row.measured(difficulty, test["changes"], reads)) for test in conditions.values()]
-                if any(cells) and not row.ablation:
+                if any(cells):
                     rows.append((row.label + suffix, *cells))
         trained = "" if group.setting is None else f"Trained with {group.setting} {plain(difficulty)}. "
         yield Table(trained + group.caption, ("model", *names), 1, (Section(None, tuple(rows)),))

@@ -34,7 +34,8 @@ def test_only_finished_runs_of_one_benchmark_are_drawn(tmp_path, make_result):
 def test_tables_and_figures_import_without_matplotlib_or_torch():
     code = (
         "import sys, experiments.tables, experiments.figures; "
-        "print(*({'matplotlib', 'torch', 'pytorch_lightning', 'hydra'} & set(sys.modules)))"
+        "assert {'experiments.diagnostics.tables', 'experiments.wikitext.tables'} <= set(sys.modules); "
+        "print(*({'matplotlib', 'torch', 'torchmetrics', 'pytorch_lightning', 'hydra'} & set(sys.modules)))"
     )
     root = Path(figures.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)

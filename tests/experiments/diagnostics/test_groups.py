@@ -144,6 +144,16 @@ def test_ablations_come_last(make_run):
     ]
 
 
+def test_the_main_rows_leave_out_what_only_ablations_have(make_run):
+    runs = [make_run("tensor", num_writes=5), make_run("tensor_2d", num_writes=20, ablation=True)]
+    (group,) = group_results(runs)
+    assert group.difficulties == (5, 20)
+    assert group.main.difficulties == (5,)
+    assert [row.label for row in group.main.rows] == ["tensor"]
+    (alone,) = group_results(runs[1:])
+    assert (alone.main.rows, alone.main.difficulties) == ((), ())
+
+
 def test_a_task_without_a_difficulty_has_one_column(make_run):
     (group,) = group_results([make_run(diagnostic="no_harm"), make_run("tensor", diagnostic="no_harm")])
     assert (group.setting, group.difficulties) == (None, (None,))

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 
 import pytest
 
@@ -112,12 +111,7 @@ def test_another_setting_or_another_way_to_train_is_another_table(make_run):
     captions = [table.caption for table in diagnostics_tables(runs)]
     assert len(captions) == 4
     assert ["noise 0.1" in caption for caption in captions] == [False, True, False, False]
-    assert ["converge" in caption or "stops improving" in caption for caption in captions] == [
-        False,
-        False,
-        True,
-        False,
-    ]
+    assert ["until validation stops improving" in caption for caption in captions] == [False, False, True, False]
     assert "Scale smoke" in captions[-1]
 
 
@@ -135,13 +129,10 @@ def test_an_ablation_of_a_task_without_a_difficulty(make_run):
 
 
 def test_the_order_of_the_results_makes_no_difference(suite):
-    texts = {
-        make_table(list(order), style)
-        for order in itertools.permutations(suite)
-        for style in ("markdown", "csv", "latex")
-    }
-    assert len(texts) == 3
-    assert len({condition_table(order) + gate_table(order) for order in itertools.permutations(suite)}) == 1
+    orders = [[*suite[turn:], *suite[:turn]][::step] for turn in range(len(suite)) for step in (1, -1)]
+    for style in ("markdown", "csv", "latex"):
+        assert len({make_table(order, style) for order in orders}) == 1
+    assert len({condition_table(order) + gate_table(order) for order in orders}) == 1
 
 
 def test_unfinished_runs_are_left_out(suite, make_run):
@@ -153,13 +144,8 @@ def test_unfinished_runs_are_left_out(suite, make_run):
 
 
 def test_the_records_have_every_number_unrounded(suite, make_run):
-    groups = {"seen": 0.123456, "unseen": None}
-    runs = [
-        *suite,
-        make_run(
-            "slots", 0.6, diagnostic="map_building", groups=groups, others=[({"num_views": 32}, 0.55)], grid_size=9
-        ),
-    ]
+    map_building = {"diagnostic": "map_building", "grid_size": 9, "groups": {"seen": 0.123456, "unseen": None}}
+    runs = [*suite, make_run("slots", 0.6, others=[({"num_views": 32}, 0.55)], **map_building)]
     rows = list(csv.DictReader(io.StringIO(make_table(runs, "csv"))))
     # A row for each run, test and group of answers.
     assert len(rows) == 4 * 2 + 1 + 2 * 3
