@@ -76,12 +76,13 @@ def plan(benchmark: str, overrides: Sequence[str] = (), parts: Sequence[str] | N
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for sweep, changes in _sweeps(benchmark, given.get("scale", "scale=auto").partition("=")[2], parts):
             swept: Any = OmegaConf.select(OmegaConf.load(CONF / "sweep" / f"{sweep}.yaml"), "hydra.sweeper.params")
-            by_key = {key: f"{key}={value}" for key, value in {**swept, **changes}.items()}
-            for chosen in _product(list((by_key | given).values())):
+            by_key = {key: f"{key}={value}" for key, value in {**swept, **changes}.items()} | given
+            varied = [key for key, text in by_key.items() if "," in str(swept.get(key, "")) or _is_sweep(text)]
+            for chosen in _product(list(by_key.values())):
                 arguments = (f"experiment={benchmark}", f"+sweep={sweep}", *chosen)
                 config = compose("config", overrides=list(arguments))
                 folder = run_folder(resolve(config))
-                setting = _setting(sweep, benchmark, chosen, swept)
+                setting = "" if sweep == benchmark else _setting(sweep, chosen, varied)
                 runs.setdefault(folder, PlannedRun(arguments, config, folder, _steps_done(folder), setting))
     return list(runs.values())
 
@@ -138,15 +139,15 @@ def _product(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return itertools.product(*choices)
 
 
-def _setting(sweep: str, benchmark: str, chosen: Sequence[str], swept: Mapping[str, Any]) -> str:
-    """The part of a suite, and the values that its sweep varies: `binding num_writes=20`."""
-    if sweep == benchmark:
-        return ""
-    varied = [key for key, values in swept.items() if "," in str(values) and key not in ("model", "seed")]
+def _is_sweep(override: str) -> bool:
+    return any(parsed.is_sweep_override() for parsed in _parsed([override]))
+
+
+def _setting(sweep: str, chosen: Sequence[str], varied: Sequence[str]) -> str:
+    """The part of a suite, and the values of what varies in it: `binding num_writes=20`."""
     pairs = [override.partition("=") for override in chosen]
-    return " ".join(
-        [Path(sweep).name, *(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs if key in varied)]
-    )
+    named = [(key, value) for key, _, value in pairs if key in varied and key not in ("model", "seed")]
+    return " ".join([Path(sweep).name, *(f"{key.rpartition('.')[2]}={value}" for key, value in named)])
 
 
 def _steps_done(folder: Path) -> int:

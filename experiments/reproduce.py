@@ -95,7 +95,8 @@ def _reproduce(options: argparse.Namespace) -> int:
         overrides = [*options.overrides, *_chosen(options.benchmark, options.models)]
         if options.benchmark in benchmarks():
             check_overrides([f"experiment={options.benchmark}", *overrides])
-        runs = plan(options.benchmark, overrides, options.parts and options.parts.split(","))
+        parts = [part.strip() for part in options.parts.split(",")] if options.parts else None
+        runs = plan(options.benchmark, overrides, parts)
         minutes = _announce(runs)
     except USER_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The plan of a table's runs, and the command that makes it."""
+"""The command that makes a table: what it says, what it runs, what it does not run again."""
 
 import json
 import shutil
@@ -8,61 +8,27 @@ import pytest
 import torch
 
 from experiments import reproduce, train
-from experiments.reproduce import estimate_minutes, plan
+from experiments.plan import plan
+from experiments.reproduce import estimate_minutes
 from tests.experiments.composing import choices
 from tests.experiments.test_train import TINY
 
 
-def planned(runs_root, *overrides):
-    return plan("wikitext", [*TINY, f"runs.root={runs_root}", *overrides])
-
-
-def test_the_table_has_the_models_of_the_sweep(tmp_path):
-    runs = planned(tmp_path)
-    assert [run.name for run in runs] == [f"{model}-seed0" for model in choices("model/language")]
-    assert [run.name for run in runs if run.config.allow_noncausal] == ["tensor_depth-seed0"]
-    assert not any(run.finished or run.steps_done for run in runs)
-    assert len({run.folder for run in runs}) == len(runs)
-
-
-def test_a_sweep_on_the_command_line_takes_the_place_of_the_tables(tmp_path):
-    runs = planned(tmp_path, "model=language/base", "seed=3,4")
-    assert [run.name for run in runs] == ["base-seed3", "base-seed4"]
-
-
-def test_a_planned_run_is_the_one_that_training_does(tmp_path):
-    (run,) = planned(tmp_path, "model=language/tensor")
-    (again,) = planned(tmp_path, "model=language/tensor", "logger.mode=offline")
-    assert run.folder == again.folder
-    assert "model=language/tensor" in run.overrides
-
-
-def test_a_model_outside_the_checkout_is_planned_where_it_is_named(tmp_path):
-    folder = tmp_path / "mine" / "model" / "language"
-    folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text("defaults: [/model/language/base@_here_, _self_]\nname: mine\n")
-    search = f"hydra.searchpath=[file://{tmp_path / 'mine'}]"
-    (run,) = planned(tmp_path, search, "model=language/mine")
-    assert run.name == "mine-seed0"
-    assert search in run.overrides
-
-
-def test_an_unknown_benchmark_is_named():
-    with pytest.raises(ValueError, match=r"'wikitxt' is unknown; choose one of quickstart, wikitext$"):
-        plan("wikitxt")
-
-
 def test_a_run_that_was_cut_off_counts_what_is_left(tmp_path):
-    (run,) = planned(tmp_path, "model=language/base")
+    overrides = [*TINY, f"runs.root={tmp_path}", "model=language/base"]
+    (run,) = plan("wikitext", overrides)
     run.folder.mkdir(parents=True)
     torch.save({"global_step": 9}, run.folder / "last.ckpt")
-    (resumable,) = planned(tmp_path, "model=language/base")
+    (resumable,) = plan("wikitext", overrides)
     assert (resumable.steps_done, resumable.steps_left) == (9, 3)
     data = SimpleNamespace(num_evaluation_tokens=(700, 700), tokens_per_step=84)
     whole, rest = (estimate_minutes(planned_run, 100.0, data) for planned_run in (run, resumable))
     # 12 and 3 steps of 84 tokens, 3 and 0.75 evaluations, one test; an evaluation costs a third of training.
-    assert whole == pytest.approx((12 * 84 + 4 * 700 / 3) / 6000)
-    assert rest == pytest.approx((3 * 84 + 1.75 * 700 / 3) / 6000)
+    start = reproduce._MINUTES_TO_START
+    assert whole == pytest.approx((12 * 84 + 4 * 700 / 3) / 6000 + start)
+    assert rest == pytest.approx((3 * 84 + 1.75 * 700 / 3) / 6000 + start)
+    (run.folder / train.RESULT).touch()
+    assert resumable.steps_left == 0
 
 
 @pytest.mark.parametrize("models", ["base,tensor,tensor_depth", pytest.param(None, marks=pytest.mark.slow)])
@@ -104,3 +70,58 @@ def test_without_data_it_stops_before_any_run(tmp_path, capfd):
     assert reproduce.main(arguments) == 1
     assert "wikitext-2/train.txt" in capfd.readouterr().err
     assert not list(tmp_path.rglob("last.ckpt"))
+
+
+def test_a_suite_is_announced_part_by_part(tmp_path, capsys):
+    overrides = ["scale=smoke", "seed=0,1", "trainer.accelerator=cpu", f"runs.root={tmp_path}"]
+    arguments = ["diagnostics", "--plan", "--parts", "no_harm, recall", "--models", "base", *overrides]
+    assert reproduce.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "Scale smoke; data: generated" in out
+    lines = [line.split(":")[0].split() for line in out.splitlines() if line.startswith("  ")]
+    assert [line[:-4] for line in lines] == [
+        ["no_harm", "base-seed0"],
+        ["no_harm", "base-seed1"],
+        ["recall", "num_pairs=4", "base-seed0"],
+        ["recall", "num_pairs=4", "base-seed1"],
+    ]
+    assert {" ".join(line[-4:]) for line in lines} == {"20 steps, 0.0M tokens"}
+    assert "4 runs, 4 to do: about" in out
+    assert "PARTS=no_harm,recall too" in out
+    assert not list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["diagnostics", "--parts", "bindng"], "error: part 'bindng' is unknown; did you mean binding?"),
+        (["wikitext", "--parts", "binding"], "error: part 'binding' is unknown; wikitext is one sweep"),
+        (["diagnostics", "scale=tiny"], "error: scale=tiny: no such choice"),
+        (
+            ["diagnostics", "--models", "slot"],
+            "error: model=diagnostics/slot: no such choice; did you mean diagnostics/",
+        ),
+        (["diagnostics", "data.diagnostic.num_writs=3"], "did you mean data.diagnostic.num_writes?"),
+    ],
+)
+def test_what_does_not_exist_is_named_before_any_run(arguments, message, tmp_path, capsys):
+    assert reproduce.main([*arguments, f"runs.root={tmp_path}"]) == 1
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_smoke_suite_makes_its_tables_and_figures(tmp_path, capfd):
+    overrides = ["scale=smoke", "trainer.accelerator=cpu", "logger.mode=disabled", f"runs.root={tmp_path}"]
+    assert reproduce.main(["diagnostics", *overrides]) == 0
+    out = capfd.readouterr().out
+    for caption in ("binding:", "Ablations of tensor. binding:", "map_building:", "no_harm:", "recall:"):
+        assert f"\n{caption} accuracy in %. Scale smoke" in out
+    assert "occlusion, frames last_visible" in out
+    assert "until validation stops improving" in out
+    assert list(tmp_path.glob("diagnostics/figures/*.png"))
+    results = list(tmp_path.glob("diagnostics/*/result.json"))
+    assert len(results) == len(plan("diagnostics", overrides)) > 10
+    # Again: nothing is run.
+    assert reproduce.main(["diagnostics", *overrides]) == 0
+    assert f"{len(results)} runs, 0 to do" in capfd.readouterr().out
