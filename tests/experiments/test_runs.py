@@ -1,12 +1,22 @@
 """The hash and the folder of a run."""
 
 import copy
+import json
 import subprocess
 import sys
 
 import pytest
 
-from experiments.runs import RunInUseError, config_hash, exclusive, run_folder, scientific_config
+from experiments.runs import (
+    ConfigChangedError,
+    RunInUseError,
+    check_unchanged,
+    config_hash,
+    effective_config,
+    exclusive,
+    run_folder,
+    scientific_config,
+)
 
 CONFIG = {
     "name": "wikitext",
@@ -31,8 +41,20 @@ CONFIG = {
 }
 
 
-def changed(path: str, value: object) -> dict:
-    config = copy.deepcopy(CONFIG)
+# A run whose data is called with something that is called with arguments of its own.
+DIAGNOSTIC = CONFIG | {
+    "name": "diagnostics",
+    "data": {
+        "_target_": "experiments.diagnostics.data.DiagnosticsData",
+        "diagnostic": {"_target_": "experiments.diagnostics.binding.Binding", "num_writes": 10, "noise": 0.1},
+        "batch_size": 32,
+        "tests": [{"noise": 0.0}],
+    },
+}
+
+
+def changed(path: str, value: object, config: dict = CONFIG) -> dict:
+    config = copy.deepcopy(config)
     *parents, key = path.split(".")
     node = config
     for parent in parents:
@@ -82,6 +104,71 @@ def test_where_and_how_a_run_goes_does_not_change_the_hash(path, value):
     assert config_hash(changed(path, value)) == config_hash(CONFIG)
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("data.diagnostic.num_writes", 20),
+        ("data.diagnostic.noise", 0.0),
+        ("data.diagnostic.num_queries", 8),
+        ("data.diagnostic._target_", "experiments.diagnostics.recall.Recall"),
+        ("data.tests", []),
+        ("data.tests", [{"noise": 0.2}]),
+        ("data.num_test_batches", 5),
+        ("training.schedule", "constant"),
+    ],
+)
+def test_a_setting_of_a_diagnostic_changes_the_hash(path, value):
+    assert config_hash(changed(path, value, DIAGNOSTIC)) != config_hash(DIAGNOSTIC)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("data.diagnostic.num_queries", 4),
+        ("data.diagnostic.key_dim", 3),
+        ("data.diagnostic.num_writes", 10.0),
+        ("data.num_test_batches", 20),
+        ("data.seed", 0),
+        ("training.schedule", "cosine"),
+    ],
+)
+def test_a_default_of_a_diagnostic_written_out_is_the_same_run(path, value):
+    assert config_hash(changed(path, value, DIAGNOSTIC)) == config_hash(DIAGNOSTIC)
+
+
+def test_a_diagnostics_setting_at_its_default_is_one_left_out():
+    written, left_out = changed("data.diagnostic.num_writes", 20, DIAGNOSTIC), copy.deepcopy(DIAGNOSTIC)
+    del left_out["data"]["diagnostic"]["num_writes"]
+    assert config_hash(written) == config_hash(left_out) != config_hash(DIAGNOSTIC)
+
+
+def test_what_a_run_really_does_has_the_defaults_of_a_diagnostic():
+    data = effective_config(DIAGNOSTIC)["data"]
+    settings = {key: value for key, value in data.items() if key.startswith("diagnostic.")}
+    assert settings == {
+        "diagnostic._target_": "experiments.diagnostics.binding.Binding",
+        "diagnostic.num_writes": 10,
+        "diagnostic.noise": 0.1,
+        "diagnostic.num_queries": 4,
+        "diagnostic.num_values": 32,
+        "diagnostic.key_dim": 3,
+    }
+    assert "diagnostic" not in data
+    assert (data["batch_size"], data["num_test_batches"]) == (32, 20)
+
+
+def test_a_default_of_a_diagnostic_that_changed_since_is_refused(tmp_path):
+    check_unchanged(tmp_path, DIAGNOSTIC)
+    check_unchanged(tmp_path, changed("data.diagnostic.num_queries", 4, DIAGNOSTIC))
+    path = tmp_path / "effective.json"
+    effective = json.loads(path.read_text())
+    # As if the run had been made when key_dim, which no key of the config names, had another default.
+    effective["data"]["diagnostic.key_dim"] = 2
+    path.write_text(json.dumps(effective))
+    with pytest.raises(ConfigChangedError, match=r"data\.diagnostic\.key_dim=2, which is 3 now"):
+        check_unchanged(tmp_path, DIAGNOSTIC)
+
+
 def test_the_order_of_keys_does_not_change_the_hash():
     reordered = changed("model.network", dict(reversed(CONFIG["model"]["network"].items())))
     assert config_hash(reordered) == config_hash(CONFIG)
@@ -95,6 +182,7 @@ def test_a_default_that_differs_in_kind_is_no_default():
 def test_the_hash_is_pinned():
     """Folders are found again by this hash: a change here orphans every run made before it."""
     assert config_hash(CONFIG) == "330a4331d1"
+    assert config_hash(DIAGNOSTIC) == "aa9d21c431"
 
 
 def test_the_folder_names_experiment_model_seed_and_hash():
