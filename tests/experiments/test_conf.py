@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from experiments import train
+from experiments.benchmarks import BENCHMARKS
+from experiments.resolvers import CONF
 from tests.experiments.composing import choices, composed
 
 SCALES = ["smoke", "cpu", "paper"]
@@ -74,3 +78,36 @@ def test_a_sweep_allows_only_what_is_declared_to_read_the_future(model):
 def test_the_quickstart_composes(model):
     config = train.resolve(composed("experiment=quickstart", f"model=language/{model}"))
     assert (config["name"], config["size"]["name"], config["data"]["corpus"]) == ("quickstart", "tiny", "synthetic")
+
+
+# Their 50,000 steps at the paper's scale are no multiple of the 150 between evaluations.
+_NEVER_CONVERGE = ("map_building", "no_harm", "occlusion")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("diagnostic", choices("diagnostic"))
+def test_every_diagnostic_composes_at_every_scale(diagnostic, scale, request):
+    if scale == "paper" and diagnostic in _NEVER_CONVERGE:
+        request.applymarker(pytest.mark.xfail(raises=InstantiationException, strict=True))
+    overrides = [f"diagnostic={diagnostic}", f"scale={scale}", "steps=converge", "model=diagnostics/tensor"]
+    config = composed("experiment=diagnostics", *overrides)
+    assert config.protocol == {"diagnostic": diagnostic, "steps": "converge"}
+    assert config.size.name == scale
+    data = instantiate(config.data)
+    assert data.diagnostic.name == diagnostic
+    with torch.device("meta"):
+        instantiate(config.model.network, **data.network_arguments)
+    assert set(config.published) <= set(choices("model/diagnostics"))
+    # With fixed steps nothing stops early; to convergence there are more steps, and fewer evaluations to wait for.
+    fixed = config.sizes.training
+    assert OmegaConf.load(CONF / "steps" / "fixed.yaml").training.patience > fixed.steps / fixed.evaluate_every
+    assert fixed.steps % fixed.evaluate_every == 0
+    converge = instantiate(config.training)
+    assert converge.steps > fixed.steps
+    assert converge.patience < converge.steps / converge.evaluate_every
+
+
+def test_every_experiment_has_its_models_checked_here():
+    assert {BENCHMARKS[experiment].domain for experiment in choices("experiment")} == {"language", "diagnostics"}
+    assert choices("diagnostic") == ["binding", "map_building", "no_harm", "occlusion", "recall"]
+    assert choices("steps") == ["converge", "fixed"]
