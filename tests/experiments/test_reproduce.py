@@ -117,7 +117,8 @@ def test_the_smoke_suite_makes_its_tables_and_figures(tmp_path, capfd):
     out = capfd.readouterr().out
     for caption in ("binding:", "Ablations of tensor. binding:", "map_building:", "no_harm:", "recall:"):
         assert f"\n{caption} accuracy in %. Scale smoke" in out
-    assert "occlusion, frames last_visible" in out
+    assert "occlusion, patch 8: accuracy" in out
+    assert "occlusion, patch 8, frames last_visible: accuracy" in out
     assert "until validation stops improving" in out
     assert list(tmp_path.glob("diagnostics/figures/*.png"))
     results = list(tmp_path.glob("diagnostics/*/result.json"))
