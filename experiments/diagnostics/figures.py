@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.diagnostics.groups import Group, find_test, group_results
+from experiments.diagnostics.groups import Group, Row, find_test, group_results
 from experiments.drawing import colour, line_style, new_figure
 from experiments.results import Result, ResultError
 from experiments.summary import Measured, plain
@@ -24,10 +24,7 @@ def accuracy_by_difficulty(group: Group, path: str | os.PathLike[str]) -> None:
     axes, save = new_figure(str(group.setting), "accuracy (%)")
     _draw_paper(axes, group)
     for row in group.rows:
-        style = line_style(row.label, causal=True)
-        _draw_line(axes, [(value, row.measured(value)) for value in group.difficulties], style)
-        silent = {**style, "linestyle": (0, (2, 2)), "linewidth": 0.9, "marker": None, "label": None}
-        _draw_line(axes, [(value, row.measured(value, reads="zero")) for value in group.difficulties], silent)
+        _draw_row(axes, {value: (value, {}) for value in group.difficulties}, row)
     _draw_bounds(axes, group, group.difficulties, lambda value, key: group.reference(value, key))
     _ticks(axes, group.difficulties)
     _title(axes, group)
@@ -35,14 +32,16 @@ def accuracy_by_difficulty(group: Group, path: str | os.PathLike[str]) -> None:
 
 
 def accuracy_beyond(group: Group, path: str | os.PathLike[str], difficulty: Any) -> None:
-    """Accuracy of models trained with one difficulty, against the difficulty that they are tested with."""
+    """Accuracy of models trained with one difficulty, against the difficulty that they are tested with.
+
+    Lines as in `accuracy_by_difficulty`.
+    """
     group = group.main
     axes, save = new_figure(f"{group.setting} in the test", "accuracy (%)")
     tested = _tested(group, difficulty)
     values = sorted(tested)
     for row in group.rows:
-        points = [(value, row.measured(difficulty, tested[value]["changes"])) for value in values]
-        _draw_line(axes, points, line_style(row.label, causal=True))
+        _draw_row(axes, {value: (difficulty, tested[value]["changes"]) for value in values}, row)
     _draw_bounds(axes, group, values, lambda value, key: float(tested[value][key]))
     axes.axvline(difficulty, color=_GREY, linewidth=0.8, linestyle="--")
     _ticks(axes, values)
@@ -165,6 +164,23 @@ def _tested(group: Group, difficulty: Any) -> dict[Any, dict[str, Any]]:
 def _named(group: Group, difficulty: Any) -> str:
     """A difficulty with its name; nothing where the task has none."""
     return "" if group.setting is None else f"{group.setting} {plain(difficulty)}"
+
+
+def _draw_row(axes: Any, places: Mapping[Any, tuple[Any, Mapping[str, Any]]], row: Row) -> None:
+    """A model's line, and thinner that with its memory's reads set to zero.
+
+    Args:
+        axes: to draw on.
+        places: by the place on the horizontal axis, the difficulty of the training and the changes of the test.
+        row: the model.
+    """
+    style = line_style(row.label, causal=True)
+    silent = {**style, "linestyle": (0, (2, 2)), "linewidth": 0.9, "marker": None, "label": None}
+    for reads, look in (("memory", style), ("zero", silent)):
+        points = [(place, row.measured(trained, changes, reads)) for place, (trained, changes) in places.items()]
+        if reads == "zero" and any(measured is not None for _, measured in points):
+            look["label"] = f"{row.label}, reads set to zero"
+        _draw_line(axes, points, look)
 
 
 def _draw_line(axes: Any, points: Sequence[tuple[Any, Measured | None]], style: dict[str, Any]) -> None:

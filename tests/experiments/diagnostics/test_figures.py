@@ -115,6 +115,7 @@ def test_accuracy_by_difficulty_is_what_was_measured(axes_of, binding):
     assert lines == {
         "base": [[5], [30]],
         "tensor": [[5, 20], [90, pytest.approx(75)]],
+        "tensor, reads set to zero": [[5, 20], [20, 10]],
         "best achievable": [[5, 20], [100, 100]],
         "chance": [[5, 20], [3.125, 3.125]],
     }
