@@ -61,6 +61,7 @@ class SlotStack(nn.Module):
 
     memory = None
     fusions = ()
+    memory_layers = ()
     carries_state = False
 
     def __init__(

@@ -13,6 +13,7 @@ from tensormem.layers.block import Block, GatedFusion
 from tensormem.memory import MemoryState, TensorMemory
 
 Threading = Literal["layer", "depth"]
+Place = Literal["after", "between"]
 
 
 class StackState(NamedTuple):
@@ -20,7 +21,7 @@ class StackState(NamedTuple):
 
     Attributes:
         mixers: one state per block.
-        memories: one memory state per block; empty without a memory.
+        memories: one memory state per block that has the memory; empty without one.
     """
 
     mixers: tuple[Any, ...]
@@ -28,7 +29,7 @@ class StackState(NamedTuple):
 
 
 class Stack(nn.Module):
-    """Blocks in a row and, after each one's MLP, what the shared memory adds.
+    """Blocks in a row and, after each one's MLP or before it, what the shared memory adds.
 
     Threading is the route of the memory's state:
 
@@ -44,6 +45,10 @@ class Stack(nn.Module):
         threading: as above.
         gamma: initial logit of each layer's gate.
         dropout: on the memory's contribution.
+        drop_path: probability with which it is left out, in training, sequence by sequence; one value a block, or one
+            for all.
+        place: ``after`` the block, or ``between`` its mixer and its MLP.
+        every: the memory is in every so many blocks, the first one among them.
     """
 
     def __init__(
@@ -54,15 +59,23 @@ class Stack(nn.Module):
         threading: Threading = "layer",
         gamma: float = 0.0,
         dropout: float = 0.0,
+        drop_path: float | Sequence[float] = 0.0,
+        place: Place = "after",
+        every: int = 1,
     ) -> None:
         super().__init__()
-        if threading not in get_args(Threading):
-            raise ValueError(f"threading={threading!r} is unknown; choose one of {get_args(Threading)}")
+        for name, choice, kind in (("threading", threading, Threading), ("place", place, Place)):
+            if choice not in get_args(kind):
+                raise ValueError(f"{name}={choice!r} is unknown; choose one of {get_args(kind)}")
+        if every < 1:
+            raise ValueError(f"every={every} must be at least 1")
         self.threading = threading
+        self.place = place
         self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]
         self.memory = memory
-        num_fusions = 0 if memory is None else len(blocks)
-        fusions = nn.ModuleList(GatedFusion(dim, gamma, dropout) for _ in range(num_fusions))
+        self.memory_layers = range(0, 0 if memory is None else len(blocks), every)
+        rates = [drop_path] * len(blocks) if isinstance(drop_path, float | int) else list(drop_path)
+        fusions = nn.ModuleList(GatedFusion(dim, gamma, dropout, rates[layer]) for layer in self.memory_layers)
         self.fusions: Sequence[GatedFusion] = fusions  # type: ignore[assignment]
 
     @property
@@ -108,20 +121,30 @@ class Stack(nn.Module):
             self._require_carrying()
         mixers: list[Any] = []
         memories: list[MemoryState] = []
-        below: MemoryState | None = None
         for layer, block in enumerate(self.blocks):
-            x, mixer_state = block(x, None if state is None else state.mixers[layer])
+            x, mixer_state = block.mix(x, None if state is None else state.mixers[layer])
             mixers.append(mixer_state)
-            if self.memory is None:
-                continue
-            if self.threading == "depth":
-                x, reached = self.fusions[layer](x, self.memory, below)
-                # The last layer's write would reach nobody: no layer and no call comes after it.
-                below = self.memory.flush(reached) if layer + 1 < len(self.blocks) else None
-            else:
-                x, reached = self.fusions[layer](x, self.memory, None if state is None else state.memories[layer])
-                memories.append(reached)
-        return x, StackState(tuple(mixers), tuple(memories)) if self.carries_state else None
+            if self.place == "between":
+                x = self._fuse(layer, x, state, memories)
+            x = block.transform(x)
+            if self.place == "after":
+                x = self._fuse(layer, x, state, memories)
+        if not self.carries_state:
+            return x, None
+        return x, StackState(tuple(mixers), tuple(memories))
+
+    def _fuse(self, layer: int, x: Tensor, state: StackState | None, reached: list[MemoryState]) -> Tensor:
+        """The tokens with what the memory adds in a layer; what it reaches is appended to what the layers below did."""
+        if self.memory is None or layer not in self.memory_layers:
+            return x
+        place = len(reached)
+        if self.threading == "depth":
+            below = self.memory.flush(reached[-1]) if reached else None
+        else:
+            below = None if state is None else state.memories[place]
+        x, after = self.fusions[place](x, self.memory, below)
+        reached.append(after)
+        return x
 
     def _require_carrying(self) -> None:
         if not self.carries_state:

@@ -68,7 +68,9 @@ class SequenceModel(nn.Module):
     @property
     def gates(self) -> dict[str, Tensor]:
         """The memory's gate of each layer, 0-d, by the layer's number; empty without a memory."""
-        return {str(layer): fusion.gate for layer, fusion in enumerate(self.stack.fusions)}
+        return {
+            str(layer): fusion.gate for layer, fusion in zip(self.stack.memory_layers, self.stack.fusions, strict=True)
+        }
 
     def init_state(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
