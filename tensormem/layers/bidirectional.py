@@ -21,19 +21,14 @@ class BidirectionalAttention(HeadedAttention):
         num_heads: H, a divisor of dim.
         dropout: dropout on the attention weights.
         half_width: attend to tokens at most so far away in the sequence, on either side; None: to all.
-        num_global: of the first tokens (class token, registers), which attend to all and are attended to by all,
-            whatever half_width is.
     """
 
-    def __init__(
-        self, dim: int, num_heads: int, dropout: float = 0.0, half_width: int | None = None, num_global: int = 0
-    ) -> None:
+    def __init__(self, dim: int, num_heads: int, dropout: float = 0.0, half_width: int | None = None) -> None:
         super().__init__(dim, num_heads, rotary=False)
         if half_width is not None and half_width < 0:
             raise ValueError(f"half_width={half_width} must not be negative")
         self.dropout = dropout
         self.half_width = half_width
-        self.num_global = num_global
 
     def init_state(self, *_: object) -> None:
         """None: there is no state."""
@@ -58,8 +53,4 @@ class BidirectionalAttention(HeadedAttention):
         if self.half_width is None:
             return None
         place = torch.arange(num_tokens, device=device)
-        reached = (place[:, None] - place[None, :]).abs() <= self.half_width
-        if self.num_global:
-            everywhere = place < self.num_global
-            reached = reached | everywhere[:, None] | everywhere[None, :]
-        return reached
+        return (place[:, None] - place[None, :]).abs() <= self.half_width
