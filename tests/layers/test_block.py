@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tensormem.layers.attention import CausalAttention
-from tensormem.layers.block import MLP, Block, GatedFusion
+from tensormem.layers.block import MLP, Block, DropPath, GatedFusion
 from tensormem.memory import TensorMemory
 from tests.helpers import EXACT_FLOAT64, assert_close, randomise
 
@@ -64,6 +64,28 @@ def test_block_drops_both_branches_and_nothing_else():
     block, x = randomised(Block(DIM, CausalAttention(DIM, 2), mlp_ratio=2.0, dropout=1.0)), make_tokens()
     assert torch.equal(block.train()(x)[0], x)
     assert not torch.equal(block.eval()(x)[0], x)
+
+
+def test_drop_path_leaves_out_whole_sequences_and_scales_the_others():
+    drop, x = DropPath(0.25), torch.ones(4000, 3, 2)
+    torch.manual_seed(0)
+    y = drop.train()(x)
+    assert sorted(set(y.flatten().tolist())) == [0.0, pytest.approx(1 / 0.75)]
+    assert torch.equal(y, y[:, :1, :1].expand_as(y))
+    # Five standard deviations of a share of 4,000.
+    assert float((y[:, 0, 0] == 0).double().mean()) == pytest.approx(0.25, abs=5 * math.sqrt(0.25 * 0.75 / 4000))
+    assert drop.eval()(x) is x
+    with pytest.raises(ValueError, match=r"drop_path=1\.0 must lie in \[0, 1\)"):
+        DropPath(1.0)
+
+
+def test_block_leaves_out_each_branch_by_itself():
+    block, x = randomised(Block(DIM, CausalAttention(DIM, 2), mlp_ratio=2.0, drop_path=0.5)), make_tokens()
+    x = x[:1].expand(64, -1, -1)
+    torch.manual_seed(0)
+    left_out = (block.train()(x)[0] - x).abs().amax((1, 2)) == 0
+    # Both branches in a quarter of the sequences.
+    assert 4 <= int(left_out.sum()) <= 32
 
 
 @pytest.mark.parametrize("gamma", [-3.0, 0.0, 0.7])

@@ -108,6 +108,49 @@ def test_depth_threading_is_a_loop_in_which_each_layer_starts_from_the_flushed_s
     assert_same_gradients(actual, expected, {"x": x, **dict(stack.named_parameters())})
 
 
+def layer_loop(stack, x, between, every):
+    """Attention, the memory, the MLP, written out; each layer that has the memory starts from an empty one."""
+    for layer, block in enumerate(stack.blocks):
+        x = x + block.mixer(block.mixer_norm(x))[0]
+        halves = [lambda x, block=block: x + block.mlp(block.mlp_norm(x))]
+        if layer % every == 0:
+            fusion = stack.fusions[layer // every]
+            halves.insert(
+                0 if between else 1,
+                lambda x, fusion=fusion: x + torch.sigmoid(fusion.gamma) * stack.memory(fusion.norm(x))[0],
+            )
+        for half in halves:
+            x = half(x)
+    return x
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_memory_stands_where_it_is_put(between, every):
+    stack = make_stack(place="between" if between else "after", every=every, num_layers=5)
+    x = make_tokens().requires_grad_()
+    actual, state = stack(x)
+    assert len(state.memories) == len(stack.fusions) == len(stack.memory_layers) == (5 if every == 1 else 3)
+    expected = layer_loop(stack, x, between, every)
+    assert_close(actual, expected, "output", EXACT_FLOAT64)
+    assert_same_gradients(actual, expected, {"x": x, **dict(stack.named_parameters())})
+    split, split_state = in_calls(stack, x, [4, 7])
+    assert_close(split, actual, "output in two calls", EXACT_FLOAT64)
+    assert_same_state(split_state, state)
+
+
+def test_depth_goes_on_from_the_layer_below_that_has_the_memory():
+    """Every second of four layers: the first of them and the third make the loop of a stack of two."""
+    stack, x = make_stack("depth", num_layers=4, every=2), make_tokens()
+    changed = x.clone()
+    changed[:, -1] *= -1
+    # The second layer has none, so that the first to see the future is the third.
+    first = Stack(list(stack.blocks[:2]), DIM, stack.memory, "depth", every=2).double()
+    first.fusions[0].load_state_dict(stack.fusions[0].state_dict())
+    assert torch.equal(first(changed)[0][:, 0], first(x)[0][:, 0])
+    assert (stack(changed)[0][:, 0] - stack(x)[0][:, 0]).abs().max() > 1e-6
+
+
 def test_depth_threading_lets_the_first_token_see_the_last():
     stack, x = make_stack("depth"), make_tokens()
     changed = x.clone()
@@ -175,6 +218,13 @@ def test_dropout_reaches_the_memorys_contribution():
     assert_close(stack(make_tokens())[0], plain(make_tokens())[0], "output with the memory dropped", EXACT_FLOAT64)
 
 
+def test_drop_path_reaches_the_memorys_contribution_of_its_own_layer():
+    stack = make_stack(num_layers=2, drop_path=[0.0, 0.999999]).train()
+    with_one = make_stack(num_layers=2, every=2)
+    with_one.load_state_dict({k: v for k, v in stack.state_dict().items() if not k.startswith("fusions.1.")})
+    assert_close(stack(make_tokens())[0], with_one(make_tokens())[0], "output", EXACT_FLOAT64)
+
+
 def test_layer_threading_holds_a_memory_per_layer_and_depth_one():
     layer, depth, plain = make_stack("layer"), make_stack("depth"), make_stack(memory=False)
     mixers = NUM_LAYERS * 4 * 2 * DIM * 100
@@ -188,3 +238,7 @@ def test_layer_threading_holds_a_memory_per_layer_and_depth_one():
 def test_an_unknown_threading_is_an_error_that_names_the_choices():
     with pytest.raises(ValueError, match=r"threading='diagonal' is unknown.*layer.*depth"):
         Stack([], DIM, None, "diagonal")
+    with pytest.raises(ValueError, match=r"place='before' is unknown.*after.*between"):
+        Stack([], DIM, None, place="before")
+    with pytest.raises(ValueError, match="every=0 must be at least 1"):
+        Stack([], DIM, None, every=0)
