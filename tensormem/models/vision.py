@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from tensormem.layers.bidirectional import BidirectionalAttention
 from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack, Threading
@@ -122,3 +125,57 @@ class TensorMAE(MaskedAutoencoder):
             every=memory_every,
         )
         super().__init__(stack, dim, **kwargs)
+
+
+# What timm's VisionTransformer calls the parts of a block.
+_TIMM_PARTS = {
+    "norm1": "mixer_norm",
+    "attn.qkv": "mixer.qkv",
+    "attn.proj": "mixer.output",
+    "norm2": "mlp_norm",
+    "mlp.fc1": "mlp.hidden",
+    "mlp.fc2": "mlp.output",
+}
+_TIMM_EPSILON = 1e-6
+
+
+def load_timm(model: MaskedAutoencoder, weights: Mapping[str, Tensor]) -> None:
+    """Put the weights of a timm VisionTransformer of the same sizes into an encoder; the decoder is left as it is.
+
+    Args:
+        model: `base`, or another whose blocks are plain. What timm's model lacks (a memory, registers) is left alone.
+        weights: its state dict; the weights of a classifier are passed over.
+
+    Raises:
+        ValueError: a weight that the encoder needs is missing, or of another shape: which one, and both shapes.
+    """
+    wanted = {
+        "embedding.weight": "patch_embed.proj.weight",
+        "embedding.bias": "patch_embed.proj.bias",
+        "class_token": "cls_token",
+        "positions": "pos_embed",
+        "norm.weight": "norm.weight",
+        "norm.bias": "norm.bias",
+    }
+    for layer in range(len(model.stack.blocks)):
+        for theirs, ours in _TIMM_PARTS.items():
+            for kind in ("weight", "bias"):
+                wanted[f"stack.blocks.{layer}.{ours}.{kind}"] = f"blocks.{layer}.{theirs}.{kind}"
+    parameters = dict(model.named_parameters())
+    found: dict[str, Tensor] = {}
+    for ours, theirs in wanted.items():
+        if theirs not in weights:
+            raise ValueError(f"{theirs} is missing: the weights must be those of a timm VisionTransformer")
+        value = weights[theirs].squeeze(0) if theirs in ("cls_token", "pos_embed") else weights[theirs]
+        value = value.squeeze(0) if theirs == "cls_token" else value
+        if value.shape != parameters[ours].shape:
+            raise ValueError(
+                f"{theirs} has shape {tuple(value.shape)}, but the model's {ours} has {tuple(parameters[ours].shape)}: "
+                "set dim, num_layers, patch and image_size to those of the weights"
+            )
+        found[ours] = value
+    with torch.no_grad():
+        for ours, value in found.items():
+            parameters[ours].copy_(value)
+    for module in [model.norm, *(norm for block in model.stack.blocks for norm in (block.mixer_norm, block.mlp_norm))]:
+        module.eps = _TIMM_EPSILON
