@@ -1,0 +1,174 @@
+"""Batches of images with the noise that masks them: endless for training, one pass for evaluation.
+
+Letters: B images of a batch, S pixels of a side, N patches of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64, UInt8
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+from torchvision.transforms.v2 import functional
+
+from experiments.cub200.cache import Images
+from experiments.cub200.seeding import permutation, uniform
+from experiments.cub200.transforms import NUM_UNIFORM, evaluation_view, training_view
+
+# The masks of an evaluation are those of the images, whatever the run's seed.
+_EVALUATION_SEED = 0
+
+
+class ImageBatch(NamedTuple):
+    """A batch of B images.
+
+    Attributes:
+        images: (B, 3, S, S) RGB in [0, 1].
+        noise: (B, N) uniform on [0, 1); see `masked_patches`.
+        ids: (B,) official numbers of the images.
+    """
+
+    images: Float32[Tensor, "_B 3 _S _S"]
+    noise: Float32[Tensor, "_B _N"]
+    ids: Int64[Tensor, " _B"]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Images that batches are made of.
+
+    Attributes:
+        images: the decoded images, of all splits.
+        places: where the images of this split are among them.
+        ids: the official numbers of this split's images, in the same order.
+        image_size: pixels S of a side.
+        num_patches: patches N of an image.
+    """
+
+    images: Images
+    places: Sequence[int]
+    ids: Sequence[int]
+    image_size: int
+    num_patches: int
+
+    def __len__(self) -> int:
+        """Number of images of the split."""
+        return len(self.ids)
+
+    def pixels(self, member: int) -> UInt8[Tensor, "3 H W"]:
+        """The stored pixels of a member of the split, numbered from 0."""
+        return self.images[self.places[member]]
+
+
+class TrainingBatches(IterableDataset[ImageBatch]):
+    """Batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``.
+
+    The images come in a random order of each epoch, one order after the other, so that a batch may lie across two.
+    Worker w of W yields batches ``start + w, start + w + W, ...``: the loader asks its workers in turn, so the order
+    is that of one process. Process ``rank`` of ``world_size`` gets its consecutive share of the rows of every batch.
+    It pickles, for spawned workers.
+
+    Args:
+        pool: the images.
+        batch_size: images of a batch, over all processes together.
+        seed: of orders, crops and noise; batch g is a function of (seed, g) alone.
+        crop_scale: smallest and largest share of an image's area that is cut out.
+        flip: whether every other view is mirrored.
+        start: number of the first batch.
+        rank: of this process.
+        world_size: processes.
+
+    Raises:
+        ValueError: ``world_size`` does not divide ``batch_size``.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        batch_size: int,
+        seed: int,
+        crop_scale: tuple[float, float],
+        flip: bool,
+        start: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        super().__init__()
+        if batch_size % world_size:
+            raise ValueError(f"data.batch_size={batch_size} must be a multiple of the {world_size} processes")
+        self.pool = pool
+        self.batch_size = batch_size
+        self.seed = seed
+        self.crop_scale = crop_scale
+        self.flip = flip
+        self.start = start
+        self.rows = range(rank * (batch_size // world_size), (rank + 1) * (batch_size // world_size))
+        self._order: tuple[int, np.ndarray] | None = None
+
+    def __iter__(self) -> Iterator[ImageBatch]:
+        """Go on from the first batch, for ever."""
+        worker = get_worker_info()
+        index, step = (self.start, 1) if worker is None else (self.start + worker.id, worker.num_workers)
+        while True:
+            yield self.batch(index)
+            index += step
+
+    def batch(self, index: int) -> ImageBatch:
+        """This process's rows of batch ``index``."""
+        members = [self._member(index * self.batch_size + row) for row in self.rows]
+        views = [
+            training_view(
+                self.pool.pixels(member),
+                self.pool.image_size,
+                self.crop_scale,
+                self.flip,
+                uniform(NUM_UNIFORM, self.seed, "crop", index, row).tolist(),
+            )
+            for member, row in zip(members, self.rows, strict=True)
+        ]
+        noise = uniform(self.batch_size * self.pool.num_patches, self.seed, "noise", index)
+        noise = noise.reshape(self.batch_size, -1)[self.rows.start : self.rows.stop]
+        return _batch(views, noise, [self.pool.ids[member] for member in members])
+
+    def _member(self, position: int) -> int:
+        """The image at a position of the epochs' orders, one after the other."""
+        epoch, place = divmod(position, len(self.pool))
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, permutation(len(self.pool), self.seed, "order", epoch)
+        return int(self._order[1][place])
+
+
+class EvaluationBatches:
+    """One pass over a split by ascending id; the last batch may be smaller.
+
+    Not a DataLoader, for the reason that `FixedLoader` gives: every process sees all images once. Nor a list of
+    batches, which at 224 pixels would take 0.6 MB an image.
+    """
+
+    def __init__(self, pool: Pool, batch_size: int) -> None:
+        """Serve all images of ``pool``, ``batch_size`` at a time."""
+        self.pool = pool
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        """Number of batches of a pass."""
+        return -(-len(self.pool) // self.batch_size)
+
+    def __iter__(self) -> Iterator[ImageBatch]:
+        """Start a pass."""
+        for start in range(0, len(self.pool), self.batch_size):
+            members = range(start, min(start + self.batch_size, len(self.pool)))
+            ids = [self.pool.ids[member] for member in members]
+            noise = [uniform(self.pool.num_patches, _EVALUATION_SEED, "evaluation noise", id_) for id_ in ids]
+            views = [evaluation_view(self.pool.pixels(member), self.pool.image_size) for member in members]
+            yield _batch(views, np.stack(noise), ids)
+
+
+def _batch(views: Sequence[UInt8[Tensor, "3 S S"]], noise: np.ndarray, ids: Sequence[int]) -> ImageBatch:
+    images = functional.to_dtype(torch.stack(list(views)), torch.float32, scale=True)
+    return ImageBatch(images.contiguous(), torch.from_numpy(noise).float(), torch.tensor(ids))
