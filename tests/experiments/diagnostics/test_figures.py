@@ -51,7 +51,7 @@ def binding(make_run):
         make_run("tensor", 0.9, zero=0.2, num_writes=5, published=(0.75, 0.91), gates=[0.4, 0.6], others=further),
         make_run("tensor", 0.7, zero=0.1, num_writes=20, published=(0.75, 0.91), gates=[0.3, 0.5]),
         make_run("tensor", 0.8, zero=0.1, num_writes=20, seed=1, published=(0.75, 0.91), gates=[0.4, 0.5]),
-        make_run("base", 0.3, num_writes=5, published=(0.07, 0.14), others=further[-1:]),
+        make_run("base", 0.3, num_writes=5, published=(0.07, 0.14), others=further),
         make_run("tensor_2d", 0.6, zero=0.1, num_writes=20, gates=[0.9, 0.9], ablation=True),
     ]
 
