@@ -8,6 +8,7 @@ output is passed on, and a line that starts with `DONE` and ends with the exit s
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -18,6 +19,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+# What `experiments.train` imports and what takes its time; the module itself is run anew for every run.
+PRELOAD = ("experiments.fitting", "experiments.tracking", "experiments.wikitext.task")
 # No run prints it.
 DONE = "\x04done "
 # Lines as they come; and what `tensormem.runtime` says of pools of memory.
@@ -29,15 +32,17 @@ class Launcher:
 
     Args:
         module: what is run in the place of `experiments.train`; for tests.
+        preload: what is imported once, for all runs.
     """
 
-    def __init__(self, module: str = "experiments.train") -> None:
+    def __init__(self, module: str = "experiments.train", preload: Sequence[str] = PRELOAD) -> None:
         self.module = module
+        self.preload = list(preload)
 
     def __enter__(self) -> Self:
         """Start loading."""
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "experiments.launcher", self.module],
+            [sys.executable, "-m", "experiments.launcher", self.module, *self.preload],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -125,9 +130,6 @@ def _become(module: str, overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # What `experiments.train` imports and what takes its time; the module itself is run anew for every run.
-    import experiments.fitting
-    import experiments.tracking
-    import experiments.wikitext.task  # noqa: F401
-
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
     serve(sys.argv[1])

@@ -18,6 +18,7 @@ NOTES = (
     "standard deviation. Below a model with a memory: the same weights, tested with the memory's reads set to zero.",
     "streams: whether the model can take a sequence in pieces. tensor (the published route of the state, depth) and "
     "slots see the whole sequence before their second layer, which matters to no answer here but those of no_harm.",
+    "state bytes: what the model holds for one sequence of the hardest of these settings.",
 )
 PAPER_NOTE = "paper: the range that the paper gives over its settings."
 

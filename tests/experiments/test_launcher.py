@@ -43,7 +43,7 @@ def module(tmp_path, monkeypatch):
 
 def test_every_run_is_a_process_of_its_own_and_the_next_one_goes_on(module, capfd):
     lines = []
-    with Launcher(module) as launcher:
+    with Launcher(module, preload=[]) as launcher:
         statuses = [launcher.run([what, "x=1,2"], lines.append) for what in ("go", "fail", "raise", "kill", "go")]
     assert statuses == [0, 1, 1, -signal.SIGKILL, 0]
     words = [line.split() for line in lines]
@@ -69,12 +69,12 @@ def test_an_interrupt_waits_for_the_run_to_end(module):
 
         threading.Thread(target=both).start()
 
-    with Launcher(module) as launcher, pytest.raises(KeyboardInterrupt):
+    with Launcher(module, preload=[]) as launcher, pytest.raises(KeyboardInterrupt):
         launcher.run(["wait"], interrupt)
 
 
 def test_a_launcher_that_is_gone_is_an_error(module):
-    with Launcher(module) as launcher:
+    with Launcher(module, preload=[]) as launcher:
         launcher._server.kill()
         with pytest.raises(ChildProcessError, match="the launcher ended with status -9"):
             launcher.run(["go"], print)

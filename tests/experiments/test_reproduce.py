@@ -31,7 +31,7 @@ def test_a_run_that_was_cut_off_counts_what_is_left(tmp_path):
     assert resumable.steps_left == 0
 
 
-@pytest.mark.parametrize("models", ["base,tensor,tensor_depth", pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("models", ["base,tensor_depth", pytest.param(None, marks=pytest.mark.slow)])
 def test_one_command_from_nothing_to_the_table(models, data_root, tmp_path, capfd):
     overrides = [*TINY, "training.steps=4", f"data.root={data_root}", f"runs.root={tmp_path}"]
     arguments = ["wikitext", *([] if models is None else ["--models", models]), *overrides]
@@ -56,13 +56,13 @@ def test_one_command_from_nothing_to_the_table(models, data_root, tmp_path, capf
     # Cut one run back to unfinished: the others are not run again.
     (base,) = plan("wikitext", [*overrides, "model=language/base"])
     stamp = (base.folder / train.RESULT).stat().st_mtime_ns
-    (tensor,) = plan("wikitext", [*overrides, "model=language/tensor"])
-    before = json.loads((tensor.folder / train.RESULT).read_text())
-    shutil.rmtree(tensor.folder)
+    (depth,) = plan("wikitext", [*overrides, "model=language/tensor_depth"])
+    before = json.loads((depth.folder / train.RESULT).read_text())
+    shutil.rmtree(depth.folder)
     assert reproduce.main(arguments) == 0
     assert "base-seed0             4 steps, 0.0M tokens: finished" in capfd.readouterr().out
     assert (base.folder / train.RESULT).stat().st_mtime_ns == stamp
-    assert json.loads((tensor.folder / train.RESULT).read_text())["metrics"] == before["metrics"]
+    assert json.loads((depth.folder / train.RESULT).read_text())["metrics"] == before["metrics"]
 
 
 def test_without_data_it_stops_before_any_run(tmp_path, capfd):

@@ -78,7 +78,7 @@ SHORT = [
     "choice",
     [
         *(f"corpus={corpus}" for corpus in choices("corpus")),
-        *(f"scale={scale}" for scale in choices("scale")),
+        *(pytest.param(f"scale={s}", marks=pytest.mark.slow if s == "paper" else ()) for s in choices("scale")),
         *(f"experiment={name}" for name in choices("experiment") if BENCHMARKS[name].domain == "language"),
         *(f"+sweep={sweep}" for sweep in choices("sweep")),
     ],
@@ -201,10 +201,11 @@ def test_a_config_that_cannot_train_is_refused(data_root, tmp_path):
 
 def test_ctrl_c_says_how_to_go_on(data_root, tmp_path):
     command = [sys.executable, "-m", "experiments.train", *TINY, f"runs.root={tmp_path}"]
-    command += [f"data.root={Path(data_root).resolve()}"]
+    # So long that the signal can't come too late.
+    command += [f"data.root={Path(data_root).resolve()}", "training.steps=100000", "training.evaluate_every=50000"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in process.stdout:
-        if "step 4/12  train" in line:
+        if "step 4/100000  train" in line:
             break
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
