@@ -203,7 +203,15 @@ def test_ctrl_c_says_how_to_go_on(data_root, tmp_path):
     command = [sys.executable, "-m", "experiments.train", *TINY, f"runs.root={tmp_path}"]
     # So long that the signal can't come too late.
     command += [f"data.root={Path(data_root).resolve()}", "training.steps=100000", "training.evaluate_every=50000"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts what it puts into the background deaf to this signal, and so would the run be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     for line in process.stdout:
         if "step 4/100000  train" in line:
             break
