@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 CHOSEN = $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics tables figures dashboard benchmark-scan test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics data-cub200 tables figures dashboard benchmark-scan test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
@@ -23,7 +23,7 @@ help: ## show this page
 	@echo "  SCALE=smoke          reproduce-...: smoke, cpu or paper (default: paper with CUDA, else cpu)"
 	@echo "  PARTS=binding        reproduce-diagnostics: only these parts of the suite (default: all)"
 	@echo "  BENCHMARK=wikitext   tables, figures: wikitext, quickstart or diagnostics"
-	@echo "  ARGS='...'           handed on by quickstart, reproduce-..., tables, figures, dashboard, benchmark-scan"
+	@echo "  ARGS='...'           handed on by quickstart, reproduce-..., data-..., tables, figures, dashboard, benchmark-scan"
 	@echo "                       e.g. make reproduce-wikitext ARGS='seed=0,1,2'"
 	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
 	@echo "Environment:"
@@ -50,6 +50,9 @@ reproduce-wikitext: $(STAMP) ## train the WikiText-2 models, then print the tabl
 
 reproduce-diagnostics: $(STAMP) ## train the diagnostic suite (generated, no data needed), then print its tables
 	$(BIN)/python -m experiments.reproduce diagnostics $(if $(PARTS),--parts $(PARTS)) $(CHOSEN) $(ARGS)
+
+data-cub200: $(STAMP) ## download CUB-200-2011 into the data root, check and unpack it
+	$(BIN)/python scripts/data_cub200.py $(ARGS)
 
 tables: $(STAMP) ## print the tables of a BENCHMARK (default: wikitext) from the result files
 	$(BIN)/python -m experiments.tables $(BENCHMARK) $(ARGS)

@@ -53,3 +53,7 @@ def test_it_runs_on_the_standard_library_alone(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "6 of 11,788 images: a part" in done.stdout
+
+
+def test_the_command_that_errors_name_is_there():
+    subprocess.run(["make", "data-cub200", "--dry-run"], cwd=_PATH.parents[1], check=True, capture_output=True)
