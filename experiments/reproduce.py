@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -106,9 +107,10 @@ def _reproduce(options: argparse.Namespace) -> int:
     failed = []
     to_do = [run for run in runs if not run.finished]
     overall = OverallProgress([minutes[run.folder] for run in to_do], [run.steps_done for run in to_do])
-    with Launcher() as launcher:
+    # Loading the libraries once more is for those that have something to run.
+    with Launcher() if to_do else nullcontext() as launcher:
         for number, run in enumerate(runs, start=1):
-            if run.finished:
+            if run.finished or launcher is None:
                 continue
             print(f"\n[{number}/{len(runs)}] python -m experiments.train {shlex.join(run.overrides)}", flush=True)
             status = launcher.run(run.overrides, overall.relay)
