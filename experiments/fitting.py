@@ -11,8 +11,9 @@ import wandb
 from pytorch_lightning.callbacks import EarlyStopping
 
 from experiments.checkpoints import BEST, LAST, AtomicCheckpointIO, BestCheckpoint, PeriodicCheckpoint, load_weights
+from experiments.data import Data
 from experiments.progress import Progress
-from experiments.task import Data, Task
+from experiments.task import Task
 from experiments.training import Training
 from tensormem.audit import require_causal
 

@@ -22,13 +22,13 @@ from pytorch_lightning.utilities import move_data_to_device
 
 from experiments.benchmarks import BENCHMARKS
 from experiments.config_check import check_overrides
+from experiments.data import Data
 from experiments.figures import draw_all
 from experiments.launcher import Launcher
 from experiments.overall import OverallProgress, duration
 from experiments.plan import PlannedRun, benchmarks, plan
 from experiments.results import read_result
 from experiments.tables import make_table
-from experiments.task import Data
 from experiments.train import INTERRUPTED, RESULT, USER_ERRORS, resolve
 from experiments.training import Training
 from tensormem.runtime import keep_freed_memory

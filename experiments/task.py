@@ -1,13 +1,13 @@
 """What the tasks of all benchmarks have in common: optimiser, seeded dropout, and what a run asks of a task.
 
-A benchmark brings a task (a LightningModule that extends `Task`) and a data module (that extends `Data`); the config's
-`task` and `data._target_` name them.
+A benchmark brings a task (a LightningModule that extends `Task`), which the config's `task` names, and a data module
+(see experiments/data.py).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,59 +18,6 @@ from torch import nn
 from experiments.checkpoints import BUILT_FROM, BestCheckpoint
 from experiments.training import Training
 from tensormem.audit import AuditReport
-
-
-class FixedLoader:
-    """The batches of one evaluation pass, in order.
-
-    Not a DataLoader: the batches are in memory, so workers would only copy them; and with several processes Lightning
-    would deal a DataLoader's batches out to the processes, repeating some to even them out, so that a target could
-    count twice. This way every process sees all of them once.
-    """
-
-    def __init__(self, batches: list[Any]) -> None:
-        """Serve ``batches`` on every pass."""
-        self.batches = batches
-
-    def __len__(self) -> int:
-        """Number of batches of a pass."""
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[Any]:
-        """Start a pass."""
-        return iter(self.batches)
-
-
-class Data(pl.LightningDataModule, ABC):
-    """What a run asks of a data module beyond Lightning's own."""
-
-    def setup(self, stage: str | None = None) -> None:
-        """Load what there is to load, once; ``stage`` makes no difference."""
-
-    @property
-    @abstractmethod
-    def network_arguments(self) -> dict[str, Any]:
-        """What the data says of the model, as keyword arguments of its network."""
-
-    @property
-    @abstractmethod
-    def tokens_per_step(self) -> int:
-        """Tokens that one optimiser step trains on, over all processes."""
-
-    @property
-    @abstractmethod
-    def num_evaluation_tokens(self) -> tuple[int, int]:
-        """Tokens that the model reads in a pass over validation, and in the test."""
-
-    @property
-    @abstractmethod
-    def source(self) -> str:
-        """Where the data came from, without a path."""
-
-    @property
-    def extra_result(self) -> dict[str, Any]:
-        """Blocks of the result file that the data alone knows."""
-        return {}
 
 
 class Task(pl.LightningModule, ABC):

@@ -19,6 +19,7 @@ from torchvision.transforms.v2 import functional
 from experiments.cub200.cache import Images
 from experiments.cub200.seeding import permutation, uniform
 from experiments.cub200.transforms import NUM_UNIFORM, evaluation_view, training_view
+from experiments.data import rows_of_process
 
 # The masks of an evaluation are those of the images, whatever the run's seed.
 _EVALUATION_SEED = 0
@@ -99,15 +100,13 @@ class TrainingBatches(IterableDataset[ImageBatch]):
         world_size: int = 1,
     ) -> None:
         super().__init__()
-        if batch_size % world_size:
-            raise ValueError(f"data.batch_size={batch_size} must be a multiple of the {world_size} processes")
         self.pool = pool
         self.batch_size = batch_size
         self.seed = seed
         self.crop_scale = crop_scale
         self.flip = flip
         self.start = start
-        self.rows = range(rank * (batch_size // world_size), (rank + 1) * (batch_size // world_size))
+        self.rows = rows_of_process(batch_size, rank, world_size)
         self._order: tuple[int, np.ndarray] | None = None
 
     def __iter__(self) -> Iterator[ImageBatch]:

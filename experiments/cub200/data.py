@@ -12,7 +12,7 @@ from experiments.cub200.batches import EvaluationBatches, ImageBatch, Pool, Trai
 from experiments.cub200.cache import CACHES, open_images
 from experiments.cub200.index import CubImage, read_index
 from experiments.cub200.splits import Splits, split
-from experiments.task import Data
+from experiments.data import Data, check_minima
 
 
 class CubData(Data):
@@ -72,9 +72,7 @@ class CubData(Data):
         }
         if max_images is not None:
             minima["max_images"] = (max_images, 1)
-        for name, (value, minimum) in minima.items():
-            if not value >= minimum:
-                raise ValueError(f"{name}={value}: must be at least {minimum}")
+        check_minima(minima)
         if image_size % patch:
             raise ValueError(f"image_size={image_size}: must be a multiple of patch={patch}")
         if not 0 < validation_share < 1:
@@ -155,10 +153,7 @@ class CubData(Data):
 
     def train_dataloader(self) -> DataLoader[ImageBatch]:
         """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""
-        start, rank, world_size = 0, 0, 1
-        if self.trainer is not None:
-            start = self.trainer.global_step * self.trainer.accumulate_grad_batches
-            rank, world_size = self.trainer.global_rank, self.trainer.world_size
+        start, rank, world_size = self.place
         batches = TrainingBatches(
             self._pool("train"), self.batch_size, self.seed, self.crop_scale, self.flip, start, rank, world_size
         )

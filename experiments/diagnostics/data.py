@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from experiments.data import Data, FixedLoader, check_minima, rows_of_process
 from experiments.diagnostics.diagnostic import Batch, Diagnostic
 from experiments.diagnostics.seeding import batch_generator
-from experiments.task import Data, FixedLoader
 
 # Validation and test are the same sequences for every model and every seed of a run.
 _EVALUATION_SEED = 0
@@ -43,13 +43,12 @@ class TrainingBatches(IterableDataset[Batch]):
         self, diagnostic: Diagnostic, batch_size: int, seed: int, start: int = 0, rank: int = 0, world_size: int = 1
     ) -> None:
         super().__init__()
-        if batch_size % world_size:
-            raise ValueError(f"data.batch_size={batch_size} must be a multiple of the {world_size} processes")
         self.diagnostic = diagnostic
         self.batch_size = batch_size
         self.seed = seed
         self.start = start
-        self.share = slice(rank * (batch_size // world_size), (rank + 1) * (batch_size // world_size))
+        rows = rows_of_process(batch_size, rank, world_size)
+        self.share = slice(rows.start, rows.stop)
 
     def __iter__(self) -> Iterator[Batch]:
         """Go on from the first batch, for ever."""
@@ -94,9 +93,7 @@ class DiagnosticsData(Data):
             "num_validation_batches": (num_validation_batches, 1),
             "num_test_batches": (num_test_batches, 1),
         }
-        for name, (value, minimum) in minima.items():
-            if value < minimum:
-                raise ValueError(f"{name}={value}: must be at least {minimum}")
+        check_minima(minima)
         self.diagnostic = diagnostic
         self.batch_size = batch_size
         self.seed = seed
@@ -142,10 +139,7 @@ class DiagnosticsData(Data):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""
-        start, rank, world_size = 0, 0, 1
-        if self.trainer is not None:
-            start = self.trainer.global_step * self.trainer.accumulate_grad_batches
-            rank, world_size = self.trainer.global_rank, self.trainer.world_size
+        start, rank, world_size = self.place
         batches = TrainingBatches(self.diagnostic, self.batch_size, self.seed, start, rank, world_size)
         return DataLoader(batches, batch_size=None)
 

@@ -9,7 +9,7 @@ from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from experiments.task import Data, FixedLoader
+from experiments.data import Data, FixedLoader, check_minima
 from experiments.wikitext.corpora import TokenCorpus, check_choice, load_tokens
 from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts
 from experiments.wikitext.vocabulary import Vocabulary
@@ -67,9 +67,7 @@ class LanguageData(Data):
         minima["num_workers"] = (num_workers, 0)
         if max_eval_tokens is not None:
             minima["max_eval_tokens"] = (max_eval_tokens, 2)
-        for name, (value, minimum) in minima.items():
-            if value < minimum:
-                raise ValueError(f"{name}={value}: must be at least {minimum}")
+        check_minima(minima)
         check_choice(corpus, vocabulary, markov)
         if evaluation not in PROTOCOLS:
             raise ValueError(f"evaluation={evaluation!r} is unknown: use one of {', '.join(PROTOCOLS)}")
@@ -184,10 +182,7 @@ class LanguageData(Data):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""
-        start, rank, world_size = 0, 0, 1
-        if self.trainer is not None:
-            start = self.trainer.global_step * self.trainer.accumulate_grad_batches
-            rank, world_size = self.trainer.global_rank, self.trainer.world_size
+        start, rank, world_size = self.place
         batches = TrainingWindows(
             self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size, self.order
         )
