@@ -27,6 +27,7 @@ from tensormem.layers.block import Block, GatedFusion
 from tensormem.memory import TensorMemory
 from tensormem.memory.fused import fused
 from tensormem.memory.kernels import compiler_found
+from tensormem.memory.native_library import library
 from tensormem.memory.scan import ScanInputs, reference
 from tensormem.memory.update import GridUpdate
 from tensormem.runtime import keep_freed_memory
@@ -121,16 +122,18 @@ def _fused(saving: str, kernel_kind: str, gemm: str = "exact") -> Scan:
 
 
 def paths() -> dict[str, Scan]:
-    """What is compared, by name; compiled paths only where there is a compiler."""
+    """What is compared, by name; compiled and native paths only where there is a compiler."""
     found: dict[str, Scan] = {
         "reference": lambda x: reference(x.scan, x.h, x.c, x.update),
         "as published": lambda x: reference(x.scan, x.h, x.c, x.as_published),
         "eager, full": _fused("full", "eager"),
     }
     if compiler_found("cpu"):
-        for saving in ("full", "light", "checkpoint"):
-            found[f"compiled, {saving}"] = _fused(saving, "compiled")
+        found["compiled, full"] = _fused("full", "compiled")
         found["compiled, full, bfloat16"] = _fused("full", "compiled", "bfloat16")
+    if library() is not None:
+        for saving in ("full", "light", "checkpoint"):
+            found[f"native, {saving}"] = _fused(saving, "native")
     return found
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tensormem.memory import grid as geometry
+from tensormem.memory import native
 from tensormem.memory.kernels import GemmKind, KernelKind, choose
 from tensormem.memory.recurrence import recurrence
 from tensormem.memory.scan import ScanInputs, WriteKind
@@ -46,7 +47,8 @@ def fused(
         saving: what is kept for the backward pass: ``full`` (states and gates), ``light`` (states; gates are computed
             again) or ``checkpoint`` (a state every sqrt(S) steps; the steps between are run again). ``auto`` takes
             the first of these that keeps at most half a GiB, else the last. Without gradients nothing is kept.
-        kernel_kind: ``eager``, ``compiled``, or ``auto``: compiled where it pays and there is a compiler.
+        kernel_kind: ``native`` (C++, on a CPU), ``compiled`` (a kernel a step, by torch.compile), ``eager``, or
+            ``auto``: native where it can be, else compiled where it pays and there is a compiler.
         gemm: ``exact``, or ``bfloat16``: the pointwise map's matrix products round what they take to bfloat16.
 
     Returns:
@@ -56,22 +58,23 @@ def fused(
         RuntimeError: when a second derivative is asked for.
     """
     grid = h.shape[2:]
-    factors = _write_factors(inputs, update, write, grid)
-    bias_volume, taps = _hidden_half(update, grid, h.shape[1], h)
-    index, corner_weight = geometry.corners(inputs.read_coordinates, grid)
-    h, c = h.movedim(1, -1).contiguous(), c.movedim(1, -1).contiguous()
-    weight, bias = update.gates_weight.to(h.dtype), update.gates_bias.to(h.dtype)
-    tracked = [h, c, factors, bias_volume, weight, bias, corner_weight]
-    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tracked)):
+    c = c.to(h.dtype)
+    saving_now = saving if saving != "auto" else _auto_saving(h, inputs.content.shape[1])
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (h, c, *inputs, *update.parameters()))):
         saving_now = "none"
-    else:
-        saving_now = saving if saving != "auto" else _auto_saving(h, inputs.content.shape[1])
-    compiled = choose(kernel_kind, h)
+    chosen = choose(kernel_kind, gemm, h)
+    if chosen == "native":
+        return native.scan(inputs, h, c, update, write, saving_now)
+    h, c = h.movedim(1, -1).contiguous(), c.movedim(1, -1).contiguous()
+    factors = _write_factors(inputs, update, write, grid)
+    bias_volume, taps = _hidden_half(update, grid, h.shape[-1], h)
+    index, corner_weight = geometry.corners(inputs.read_coordinates, grid)
+    weight, bias = update.gates_weight.to(h.dtype), update.gates_bias.to(h.dtype)
     # Compiled kernels don't ask for the dtype: everything has that of the state.
     factors, corner_weight = factors.to(h.dtype), corner_weight.transpose(0, 1).to(h.dtype)
     reads, h, c, _ = recurrence(
-        h, c.to(h.dtype), factors, bias_volume, taps, weight, bias, index.transpose(0, 1), corner_weight, saving_now,
-        compiled, gemm,
+        h, c, factors, bias_volume, taps, weight, bias, index.transpose(0, 1), corner_weight, saving_now,
+        chosen == "compiled", gemm,
     )  # fmt: skip
     return reads.transpose(0, 1), h.movedim(-1, 1), c.movedim(-1, 1)
 

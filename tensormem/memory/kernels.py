@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from tensormem.memory import kernels_eager, kernels_traced
+from tensormem.memory import kernels_eager, kernels_traced, native
 
-KernelKind = Literal["auto", "eager", "compiled"]
+KernelKind = Literal["auto", "eager", "compiled", "native"]
 GemmKind = Literal["exact", "bfloat16"]
 
 # Below so many values of the hidden volume a step costs less than what it takes to call it.
@@ -55,22 +55,33 @@ class Kernels(NamedTuple):
     step_backward: Callable[..., None]
 
 
-def choose(kind: KernelKind, h: Tensor) -> bool:
-    """Whether the kernels are to be compiled for volumes like h (B, *grid, C).
+def choose(kind: KernelKind, gemm: str, h: Tensor) -> str:
+    """Which kernels volumes like h (its n + 2 dimensions in any order) get: ``eager``, ``compiled`` or ``native``.
 
-    ``auto`` compiles float32 volumes of a size that pays for it, where there is a compiler. The choice depends on
-    shapes alone, so that a run that is resumed goes on with the same arithmetic.
+    ``auto`` takes native ones on a CPU where there is a compiler and the products are exact; else it compiles float32
+    volumes of a size that pays for it. The choice depends on shapes and the machine alone, so that a run that is
+    resumed goes on with the same arithmetic.
 
     Raises:
-        RuntimeError: ``compiled`` without a compiler.
+        RuntimeError: ``compiled`` or ``native`` without a compiler, or for what they can't do.
     """
-    if kind == "eager":
-        return False
-    if kind == "compiled":
-        if not compiler_found(h.device.type):
-            raise RuntimeError("kernels='compiled' needs a C++ compiler (on CUDA: Triton); take 'auto' or 'eager'")
-        return True
-    return h.dtype == torch.float32 and h.numel() >= MIN_COMPILED_VALUES and compiler_found(h.device.type)
+    if kind == "native":
+        if gemm != "exact":
+            raise RuntimeError(f"kernels='native' has exact products alone, and gemm={gemm!r}; take 'compiled'")
+        if not native.supports(h):
+            raise RuntimeError(
+                f"kernels='native' needs a CPU, a C++ compiler and float32 or float64, and the state is {h.dtype} on "
+                f"{h.device}; take 'auto' or 'eager'"
+            )
+        return kind
+    if kind == "compiled" and not compiler_found(h.device.type):
+        raise RuntimeError("kernels='compiled' needs a C++ compiler (on CUDA: Triton); take 'auto' or 'eager'")
+    if kind != "auto":
+        return kind
+    if gemm == "exact" and native.supports(h):
+        return "native"
+    pays = h.dtype == torch.float32 and h.numel() >= MIN_COMPILED_VALUES
+    return "compiled" if pays and compiler_found(h.device.type) else "eager"
 
 
 @functools.cache

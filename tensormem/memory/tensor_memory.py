@@ -70,7 +70,8 @@ class TensorMemory(nn.Module):
             have no derivatives; ``auto`` is ``fused``.
         saving: what the fused scan keeps for its backward pass: ``full``, ``light``, ``checkpoint``, in the order
             of memory and speed, or ``auto`` by size.
-        kernels: the fused scan's: ``compiled``, ``eager``, or ``auto``: compiled where it pays and a compiler is found.
+        kernels: what runs the fused scan: ``native`` (C++, built once on the machine; CPUs), ``compiled`` (a kernel a
+            step, by torch.compile), ``eager`` (no compiler needed), or ``auto``: the first of these that can.
         gemm: the fused scan's matrix products: ``exact``, or ``bfloat16``, faster where the hardware has
             them, with an error of about 1e-2; the state keeps its dtype.
         check_finite: raise where a coordinate is not finite (reads the device at each call; for debugging).

@@ -5,14 +5,17 @@ Letters: B batch, S chunks written, R chunks read, C channels.
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
-from tensormem.memory import fused
+from tensormem.memory import fused, native_library
 from tensormem.memory.scan import ScanInputs, reference
 from tensormem.memory.update import GridUpdate
 from tests.helpers import assert_all_close, gradients, randomise
 
+needs_native = pytest.mark.skipif(native_library.library() is None, reason="needs a C++ compiler for native.cpp")
+KERNELS = ["eager", pytest.param("native", marks=needs_native)]
 EXACT = 1e-10
 BATCH = 2
 GRIDS = [(2,), (5,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormem.memory import TensorMemory, fused, kernels
+from tensormem.memory import TensorMemory, fused, kernels, native
 from tests.helpers import BFLOAT16, FLOAT32, assert_all_close, gradients, randomise
-from tests.memory.scans import EXACT, SAVINGS, Case, assert_parity
+from tests.memory.scans import EXACT, KERNELS, SAVINGS, Case, assert_parity, needs_native
 
 # Compiled kernels. Each shape is compiled once a process, which takes seconds.
 
@@ -87,7 +87,7 @@ def test_the_reference_has_no_bfloat16_products():
         TensorMemory(8, 4, (3, 3), scan="reference", gemm="bfloat16")
 
 
-@pytest.mark.parametrize("kernel_kind", ["eager", pytest.param("compiled", marks=needs_compiler)])
+@pytest.mark.parametrize("kernel_kind", [*KERNELS, pytest.param("compiled", marks=needs_compiler)])
 def test_twice_the_same_is_the_same_to_the_bit(kernel_kind):
     torch.use_deterministic_algorithms(True)
     try:
@@ -111,8 +111,9 @@ def test_compiled_kernels_take_parameters_in_any_layout():
 
 
 @needs_compiler
-def test_a_compiled_model_takes_the_scan_whole(unchecked):
-    memory = TensorMemory(5, 3, (3, 2, 4), chunk=2).double()
+@pytest.mark.parametrize("kernel_kind", KERNELS)
+def test_a_compiled_model_takes_the_scan_whole(unchecked, kernel_kind):
+    memory = TensorMemory(5, 3, (3, 2, 4), chunk=2, kernels=kernel_kind).double()
     randomise(memory, torch.Generator().manual_seed(0))
     x = torch.randn(2, 8, 5, dtype=torch.float64, requires_grad=True)
 
@@ -129,9 +130,11 @@ def test_a_compiled_model_takes_the_scan_whole(unchecked):
 
 def test_compiled_kernels_without_a_compiler_are_refused(monkeypatch):
     monkeypatch.setattr(kernels, "compiler_found", lambda device_type: False)
+    monkeypatch.setattr(native, "vector_bytes", lambda: 0)
     case = Case((3, 2), dtype=torch.float32)
-    with pytest.raises(RuntimeError, match="needs a C"):
-        fused.fused(case.inputs, case.h, case.c, case.update, kernel_kind="compiled")
+    for kernel_kind in ("compiled", "native"):
+        with pytest.raises(RuntimeError, match=f"kernels='{kernel_kind}' needs .*C.. compiler"):
+            fused.fused(case.inputs, case.h, case.c, case.update, kernel_kind=kernel_kind)
     # auto goes on without.
     assert_parity(case, FLOAT32)
 
@@ -155,7 +158,29 @@ def test_the_log_says_once_which_kernels_run(caplog):
 )
 def test_auto_compiles_by_size(monkeypatch, shape, dtype, compiled):
     monkeypatch.setattr(kernels, "compiler_found", lambda device_type: True)
-    assert kernels.choose("auto", torch.empty(shape, dtype=dtype)) == compiled
+    monkeypatch.setattr(native, "vector_bytes", lambda: 0)
+    assert kernels.choose("auto", "exact", torch.empty(shape, dtype=dtype)) == ("compiled" if compiled else "eager")
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("dtype", "gemm", "expected"),
+    [
+        (torch.float32, "exact", "native"),
+        (torch.float64, "exact", "native"),
+        (torch.float32, "bfloat16", "eager"),
+        (torch.bfloat16, "exact", "eager"),
+    ],
+)
+def test_auto_takes_the_native_scan_where_it_can(dtype, gemm, expected):
+    assert kernels.choose("auto", gemm, torch.empty(2, 3, 2, 4, 3, dtype=dtype)) == expected
+
+
+@needs_native
+def test_the_native_scan_has_exact_products_alone():
+    case = Case((3, 2), dtype=torch.float32)
+    with pytest.raises(RuntimeError, match="'native' has exact products alone, and gemm='bfloat16'"):
+        fused.fused(case.inputs, case.h, case.c, case.update, kernel_kind="native", gemm="bfloat16")
 
 
 def test_rational_tanh_is_tanh():

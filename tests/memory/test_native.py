@@ -1,0 +1,140 @@
+"""The scan in C++: parity in every shape, whatever the machine's vectors, and the library's build."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tensormem.memory import TensorMemory, fused, native, native_library
+from tests.helpers import FLOAT32, assert_all_close, gradients, randomise
+from tests.memory.scans import EXACT, GRIDS, SAVINGS, Case, assert_parity, needs_native
+
+pytestmark = needs_native
+# Beside the grids of all scans: rows that fill no tile, and more than are taken together.
+SHAPES = [*GRIDS, (7, 7, 7), (13,)]
+
+
+@pytest.mark.parametrize("channels", [16, 17, 32, 64])
+def test_parity_in_float32_for_whole_and_odd_vectors(channels):
+    for saving in SAVINGS:
+        case = Case((5, 4, 6), 5, 6, channels=channels, dtype=torch.float32)
+        assert_parity(case, FLOAT32, saving=saving, kernel_kind="native")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("grid", "channels", "kind", "dtype"),
+    list(
+        itertools.product(
+            SHAPES, [1, 17, 32, 48], ["factorised", "pointwise"], [(torch.float32, FLOAT32), (torch.float64, EXACT)]
+        )
+    ),
+)
+def test_parity_everywhere(grid, channels, kind, dtype):
+    for write, saving, batch in (("gaussian", "full", 1), ("hard", "light", 2), ("gaussian", "checkpoint", 5)):
+        case = Case(grid, 7, 8, channels=channels, batch=batch, kind=kind, dtype=dtype[0])
+        assert_parity(case, dtype[1], write, saving=saving, kernel_kind="native")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_parity_whatever_the_number_of_threads(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert_parity(Case((3, 2, 4), 4, 5, batch=4), EXACT, kernel_kind="native")
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("layout", ["channels first", "channels last", "one of each"])
+def test_states_are_taken_in_any_layout(layout):
+    case = Case((3, 2, 4), channels=16, dtype=torch.float32)
+    expected = case.run(fused.fused, kernel_kind="eager")
+    for name in {"channels first": (), "channels last": ("h", "c"), "one of each": ("c",)}[layout]:
+        last = getattr(case, name).detach().movedim(1, -1).contiguous().movedim(-1, 1)
+        assert not last.is_contiguous()
+        setattr(case, name, last.requires_grad_())
+    assert_all_close(case.run(fused.fused, kernel_kind="native"), expected, FLOAT32)
+
+
+def test_a_memory_carried_from_call_to_call_is_that_of_one_call():
+    memory = TensorMemory(5, 3, (3, 2, 4), chunk=2, kernels="native").double()
+    randomise(memory, torch.Generator().manual_seed(0))
+    x = torch.randn(2, 11, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    results = []
+    for cuts in ([11], [3, 1, 4, 3]):
+        state, outputs = None, []
+        for piece in x.split(cuts, dim=1):
+            y, state = memory(piece, state)
+            outputs.append(y)
+        found = {"y": torch.cat(outputs, dim=1), "h": state.h, "c": state.c}
+        results.append(found | gradients(found, memory.named_parameters(), torch.Generator().manual_seed(2)))
+    assert_all_close(results[1], results[0], EXACT)
+
+
+def test_what_is_no_number_stays_none():
+    # The rational tanh clamps what it is given; a NaN in the state must not become a number there.
+    case = Case((3, 4), batch=3, channels=16, dtype=torch.float32)
+    h = case.h.detach().clone()
+    h[1, 0, 0, 0] = torch.nan
+    with torch.no_grad():
+        _, last_h, _ = fused.fused(case.inputs, h, case.c, case.update, kernel_kind="native")
+    assert last_h[1].isnan().any()
+    assert not last_h[[0, 2]].isnan().any()
+
+
+def test_axes_beyond_what_it_takes_go_to_other_kernels():
+    grid = (2,) * (native.MAX_AXES + 1)
+    assert not native.supports(torch.empty(1, 2, *grid))
+    assert_parity(Case(grid, 2, 2, channels=2, batch=1), EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["-march=x86-64", "-march=x86-64-v3"])
+def test_parity_with_narrower_vectors(flag, tmp_path):
+    if native_library.platform.machine() != "x86_64":
+        pytest.skip("these are vectors of x86-64")
+    script = f"""
+import torch
+from tensormem.memory import native_library
+native_library.FLAGS = tuple("{flag}" if each == "-march=native" else each for each in native_library.FLAGS)
+from tests.helpers import FLOAT32
+from tests.memory.scans import EXACT, SAVINGS, Case, assert_parity
+for saving in SAVINGS:
+    for channels in (3, 16, 32):
+        for dtype, tolerance in ((torch.float32, FLOAT32), (torch.float64, EXACT)):
+            case = Case((5, 4, 6), 5, 6, channels=channels, dtype=dtype)
+            assert_parity(case, tolerance, saving=saving, kernel_kind="native")
+print(native_library.library().vector_bytes())
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment(tmp_path))
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == {"-march=x86-64": "16", "-march=x86-64-v3": "32"}[flag]
+
+
+def test_a_library_is_built_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORMEM_CACHE", str(tmp_path))
+    compiler = native_library._compiler()
+    first = native_library._built(compiler)
+    built = first.stat().st_mtime_ns
+    assert native_library._built(compiler) == first
+    assert first.stat().st_mtime_ns == built
+    assert list(tmp_path.iterdir()) == [first]
+
+
+def test_a_build_that_fails_is_told_and_the_scan_goes_on_without(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TENSORMEM_CACHE", str(tmp_path))
+    monkeypatch.setattr(native_library, "FLAGS", ("-std=c++20", "-no-such-flag"))
+    assert native_library.library.__wrapped__() is None
+    assert "no-such-flag" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def _environment(cache) -> dict[str, str]:
+    import os
+
+    return os.environ | {"TENSORMEM_CACHE": str(cache), "PYTHONPATH": "."}
