@@ -263,11 +263,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in chosen:
         print(f"{name} ({SHAPES[name]}) ...", file=sys.stderr, flush=True)
         rows = measure_shape(SHAPES[name], options.rounds, rate)
-        if sys.platform == "linux":
-            for path, row in rows.items():
-                row["peak_mib"] = peak_mib(name, path)
         results["shapes"][name] = {"shape": str(SHAPES[name]), "paths": rows}
         # After every shape: what is measured is not lost with the rest.
+        target.write_text(json.dumps(results, indent=2) + "\n")
+    if sys.platform == "linux":
+        print("peak memory: a process for each shape and path ...", file=sys.stderr, flush=True)
+        for name, entry in results["shapes"].items():
+            for path, row in entry["paths"].items():
+                row["peak_mib"] = peak_mib(name, path)
         target.write_text(json.dumps(results, indent=2) + "\n")
     print(table(results))
     print(f"written to {target}", file=sys.stderr)

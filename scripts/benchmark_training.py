@@ -1,4 +1,4 @@
-"""What a training step of WikiText-2 at `cpu` scale is made of on this machine; a table and training.json.
+"""What a training step of each benchmark at `cpu` scale is made of on this machine; a table and training.json.
 
 python scripts/benchmark_training.py --output outputs/scan
 """
@@ -16,20 +16,31 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from experiments.cub200.masks import masked_patches
 from experiments.provenance import collect_provenance
 from experiments.timing import interleaved
 from experiments.training import Training
 from tensormem.losses import chunked_cross_entropy
+from tensormem.models.diagnostics import BaseDiagnostic, TensorDiagnostic, Tokens
 from tensormem.models.language import BaseLM, TensorLM
 from tensormem.models.language_model import LanguageModel
+from tensormem.models.vision import BaseMAE, TensorMAE
 from tensormem.runtime import keep_freed_memory
 
 # conf/scale/wikitext/cpu.yaml.
 VOCABULARY, BATCH, WINDOW = 30_000, 4, 256
 SIZES = {"dim": 128, "num_layers": 4, "num_heads": 4, "dropout": 0.1, "max_length": WINDOW}
 MEMORY = {"memory_channels": 16, "memory_grid": (6, 6, 6), "memory_chunk": 16}
+# conf/scale/diagnostics/cpu.yaml: binding of 20 points, and the 4 questions.
+SEQUENCES, LENGTH, VALUES = 32, 24, 32
+SMALL = {"dim": 64, "num_layers": 2, "num_heads": 4, "dropout": 0.1, "max_length": LENGTH}
+SMALL_MEMORY = {"memory_channels": 16, "memory_grid": (6, 6, 6), "memory_chunk": 1}
+# The small masked autoencoder, images of 64 pixels, half of their 64 patches hidden.
+IMAGES, SIDE, PATCH = 64, 64, 8
+
+Step = Callable[[], float]
 
 
 def chunked(model: LanguageModel, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -50,15 +61,14 @@ def body_alone(model: LanguageModel, tokens: Tensor, targets: Tensor) -> Tensor:
     return hidden.square().mean()
 
 
-def step_of(model: LanguageModel, loss: Callable[..., Tensor]) -> Callable[[], float]:
+def step_of(model: nn.Module, loss: Callable[[], Tensor]) -> Step:
     """Milliseconds of a whole step: forward, backward, clipping, optimiser."""
     optimizer = Training().optimizer(model)
-    tokens, targets = (torch.randint(VOCABULARY, (BATCH, WINDOW)) for _ in range(2))
 
     def step() -> float:
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss(model, tokens, targets).backward()
+        loss().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return 1e3 * (time.perf_counter() - start)
@@ -66,7 +76,7 @@ def step_of(model: LanguageModel, loss: Callable[..., Tensor]) -> Callable[[], f
     return step
 
 
-def optimiser_of(model: LanguageModel) -> Callable[[], float]:
+def optimiser_of(model: nn.Module) -> Step:
     """Milliseconds of clipping and optimiser alone."""
     optimizer = Training().optimizer(model)
     for parameter in model.parameters():
@@ -81,9 +91,9 @@ def optimiser_of(model: LanguageModel) -> Callable[[], float]:
     return step
 
 
-def measure(rounds: int) -> dict[str, float]:
-    """Median milliseconds by name."""
-    torch.manual_seed(0)
+def wikitext() -> dict[str, Step]:
+    """Steps of language models."""
+    tokens, targets = (torch.randint(VOCABULARY, (BATCH, WINDOW)) for _ in range(2))
 
     def base() -> LanguageModel:
         return BaseLM(VOCABULARY, **SIZES)
@@ -91,40 +101,101 @@ def measure(rounds: int) -> dict[str, float]:
     def tensor(scan: str) -> LanguageModel:
         return TensorLM(VOCABULARY, **SIZES, **MEMORY, memory_options={"scan": scan})
 
-    tasks = {
-        "base, all logits at once": step_of(base(), all_logits),
-        "base": step_of(base(), chunked),
-        "base, without the loss": step_of(base(), body_alone),
+    def step(model: LanguageModel, loss: Callable[..., Tensor]) -> Step:
+        return step_of(model, lambda: loss(model, tokens, targets))
+
+    return {
+        "base, all logits at once": step(base(), all_logits),
+        "base": step(base(), chunked),
+        "base, without the loss": step(base(), body_alone),
         "base, clipping and optimiser alone": optimiser_of(base()),
-        "tensor, reference scan": step_of(tensor("reference"), chunked),
-        "tensor, fused scan": step_of(tensor("fused"), chunked),
+        "tensor, reference scan": step(tensor("reference"), chunked),
+        "tensor, fused scan": step(tensor("fused"), chunked),
     }
-    return {name: statistics.median(values) for name, values in interleaved(tasks, rounds).items()}
+
+
+def diagnostics() -> dict[str, Step]:
+    """Steps of models that answer questions about points."""
+    tokens = Tokens(torch.randn(SEQUENCES, LENGTH, 3), torch.randint(VALUES, (SEQUENCES, LENGTH, 1)))
+    targets = torch.randint(VALUES, (SEQUENCES, LENGTH))
+
+    def step(model: nn.Module) -> Step:
+        return step_of(model, lambda: F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.flatten()))
+
+    def base() -> nn.Module:
+        return BaseDiagnostic(3, [VALUES], VALUES, **SMALL)
+
+    def tensor(scan: str) -> nn.Module:
+        options = {"scan": scan}
+        return TensorDiagnostic(3, [VALUES], VALUES, **SMALL, **SMALL_MEMORY, threading="depth", memory_options=options)
+
+    return {
+        "base": step(base()),
+        "base, clipping and optimiser alone": optimiser_of(base()),
+        "tensor, reference scan": step(tensor("reference")),
+        "tensor, fused scan": step(tensor("fused")),
+    }
+
+
+def cub200() -> dict[str, Step]:
+    """Steps of masked autoencoders."""
+    images = torch.rand(IMAGES, 3, SIDE, SIDE)
+    hidden = masked_patches(torch.rand(IMAGES, (SIDE // PATCH) ** 2), 0.5)
+    sizes = {"image_size": SIDE, "patch": PATCH, "decoder_dim": 96, "decoder_layers": 2, "decoder_heads": 3}
+
+    def step(model: nn.Module) -> Step:
+        return step_of(model, lambda: model(images, hidden).square().mean())
+
+    return {
+        "base": step(BaseMAE(**sizes)),
+        "base, clipping and optimiser alone": optimiser_of(BaseMAE(**sizes)),
+        "tensor, reference scan": step(TensorMAE(memory_options={"scan": "reference"}, **sizes)),
+        "tensor, fused scan": step(TensorMAE(memory_options={"scan": "fused"}, **sizes)),
+    }
+
+
+# By name: the steps, and how many of what a step takes.
+WORKLOADS: dict[str, tuple[Callable[[], dict[str, Step]], int, str]] = {
+    "WikiText-2": (wikitext, BATCH * WINDOW, "tokens"),
+    "binding": (diagnostics, SEQUENCES * LENGTH, "tokens"),
+    "CUB-200": (cub200, IMAGES, "images"),
+}
+
+
+def measure(name: str, rounds: int) -> dict[str, float]:
+    """Median milliseconds of the steps of a workload."""
+    torch.manual_seed(0)
+    steps, _, _ = WORKLOADS[name]
+    return {step: statistics.median(values) for step, values in interleaved(steps(), rounds).items()}
 
 
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    hardware, milliseconds = results["provenance"]["hardware"], results["milliseconds"]
+    hardware = results["provenance"]["hardware"]
     lines = [
-        f"{hardware['name']}, {hardware['threads']} threads, float32; {BATCH} windows of {WINDOW} tokens.",
+        f"{hardware['name']}, {hardware['threads']} threads, float32.",
         "",
-        "| training step | ms | tokens/s | of base |",
-        "| --- | ---: | ---: | ---: |",
+        "| benchmark | training step | ms | a second | of base |",
+        "| --- | --- | ---: | ---: | ---: |",
     ]
-    for name, value in milliseconds.items():
-        rate = f"{1e3 * BATCH * WINDOW / value:,.0f}" if "loss" not in name and "alone" not in name else ""
-        lines.append(f"| {name} | {value:,.0f} | {rate} | {value / milliseconds['base']:.2f} |")
+    for workload, milliseconds in results["milliseconds"].items():
+        _, count, unit = WORKLOADS[workload]
+        for name, value in milliseconds.items():
+            part = "loss" in name or "alone" in name
+            rate = "" if part else f"{1e3 * count / value:,.0f} {unit}"
+            lines.append(f"| {workload} | {name} | {value:,.0f} | {rate} | {value / milliseconds['base']:.2f} |")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description="What a training step of WikiText-2 at cpu scale is made of.")
+    parser = argparse.ArgumentParser(description="What a training step of each benchmark at cpu scale is made of.")
     parser.add_argument("--output", type=Path, default=Path("outputs/scan"), help="folder for training.json")
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each step")
     options = parser.parse_args(arguments)
     keep_freed_memory()
-    results = {"provenance": collect_provenance(), "milliseconds": measure(options.rounds)}
+    measured = {name: measure(name, options.rounds) for name in WORKLOADS}
+    results = {"provenance": collect_provenance(), "milliseconds": measured}
     options.output.mkdir(parents=True, exist_ok=True)
     target = options.output / "training.json"
     target.write_text(json.dumps(results, indent=2) + "\n")
