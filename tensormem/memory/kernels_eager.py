@@ -31,7 +31,7 @@ def step(
     out_h, out_c, gates, out_squashed, out_read = out
     channels = c.shape[-1]
     torch.bmm(corner_weight.unsqueeze(1), _at(h, rows), out=out_read.unsqueeze(1))
-    mixed = _mix(h, factors, bias_volume, taps)
+    mixed, _ = _mix(h, factors, bias_volume, taps)
     _product(mixed.flatten(0, -2), weight.T, gates.view(-1, 4 * channels), gemm)
     gates.add_(bias)
     gates[..., : 3 * channels].sigmoid_()
@@ -71,22 +71,22 @@ def step_backward(
     grad_c.mul_(f)
     total_pre.add_(grad_pre.sum(0))
 
-    flat, mixed = grad_pre.flatten(0, -2), _mix(h, factors, bias_volume, taps)
+    flat, (mixed, before) = grad_pre.flatten(0, -2), _mix(h, factors, bias_volume, taps)
     if gemm is None:
         total_weight.addmm_(flat.T, mixed.flatten(0, -2))
     else:
         total_weight.add_(flat.T.to(gemm) @ mixed.flatten(0, -2).to(gemm))
     # What was mixed is not needed again: its gradient takes its place.
     _product(flat, weight, mixed.view(-1, mixed.shape[-1]), gemm)
-    _mix_backward(mixed, h, factors, taps, grad_h, out_factors, total_taps)
+    _mix_backward(mixed, before, factors, taps, grad_h, out_factors, total_taps)
     torch.bmm(_at(h, rows), grad_read.unsqueeze(2), out=out_corner_weight.unsqueeze(2))
     # No row occurs twice: the corners of a read differ, and every element of the batch has rows of its own.
     read = (corner_weight.unsqueeze(-1) * grad_read.unsqueeze(1)).flatten(0, 1)
     grad_h.view(-1, grad_h.shape[-1]).index_add_(0, rows.flatten(), read)
 
 
-def _mix(h: Tensor, factors: Tensor, bias_volume: Tensor, taps: Tensor | None) -> Tensor:
-    """What the pointwise map takes, (B, *grid, 2C)."""
+def _mix(h: Tensor, factors: Tensor, bias_volume: Tensor, taps: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    """What the pointwise map takes, (B, *grid, 2C), and what each axis of the depthwise stack took."""
     channels = h.shape[-1]
     out = h.new_empty(*h.shape[:-1], 2 * channels)
     by_axis = factors.split(h.shape[1:-1], dim=1)
@@ -99,17 +99,19 @@ def _mix(h: Tensor, factors: Tensor, bias_volume: Tensor, taps: Tensor | None) -
         torch.addcmul(bias_write, prefix, _last(by_axis[-1], len(by_axis)), out=out_write)
     if taps is None:
         torch.add(bias_h, h, out=out_h)
-        return out
+        return out, [h]
+    before = [h]
     for axis in range(len(by_axis) - 1):
         h = _shifted_sum(h, taps[axis], axis + 1, torch.mul(h, taps[axis, 1]))
+        before.append(h)
     centre = torch.addcmul(bias_h, h, taps[-1, 1], out=out_h)
     _shifted_sum(h, taps[-1], len(by_axis), centre)
-    return out
+    return out, before
 
 
 def _mix_backward(
     grad: Tensor,
-    h: Tensor,
+    before: Sequence[Tensor],
     factors: Tensor,
     taps: Tensor | None,
     out_h: Tensor,
@@ -117,8 +119,8 @@ def _mix_backward(
     total_taps: Tensor | None,
 ) -> None:
     """Writes the gradients of h and of the factors, and adds that of the taps to their total."""
-    channels, num_axes = h.shape[-1], h.dim() - 2
-    by_axis, out_by_axis = (each.split(h.shape[1:-1], dim=1) for each in (factors, out_factors))
+    channels, num_axes = before[0].shape[-1], before[0].dim() - 2
+    by_axis, out_by_axis = (each.split(before[0].shape[1:-1], dim=1) for each in (factors, out_factors))
     rest, grad_h = grad[..., :channels], grad[..., channels:]
     # Axis by axis from the last: what is left of the volume shrinks as its axes are summed away.
     prefixes = _prefixes(by_axis)
@@ -130,9 +132,6 @@ def _mix_backward(
     if taps is None or total_taps is None:
         out_h.copy_(grad_h)
         return
-    before = [h]
-    for axis in range(num_axes - 1):
-        before.append(_shifted_sum(before[-1], taps[axis], axis + 1, torch.mul(before[-1], taps[axis, 1])))
     dims = list(range(num_axes + 1))
     for axis in range(num_axes - 1, -1, -1):
         x, place = before[axis], axis + 1
