@@ -762,8 +762,7 @@ private:
         multiply<kRows, 4>(left, 2 * channels_, weight, 2 * channels_, gates);
     }
 
-    template <typename Gates>
-    static inline __attribute__((always_inline)) void activate(Gates &gates) {
+    static inline __attribute__((always_inline)) void activate(V (&gates)[4]) {
 #pragma GCC unroll 4
         for (int gate = 0; gate < 3; ++gate) gates[gate] = sigmoid_of(gates[gate]);
         gates[3] = tanh_of(gates[3]);
