@@ -55,7 +55,7 @@ class Progress(pl.Callback):
         self._step_start = time.perf_counter()
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: Task, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop the step's clock and, now and then, say where the run is."""
         if pl_module.device.type == "cuda":
@@ -72,7 +72,7 @@ class Progress(pl.Callback):
                     f"the training loss is {loss} at step {trainer.global_step}: lower training.learning_rate "
                     "or lengthen training.warmup_steps"
                 )
-            self._print(trainer, loss)
+            self._print(trainer, f"{loss:.4f} {pl_module.loss_name}")
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Task) -> None:
         """Say what the evaluation found."""
@@ -98,8 +98,8 @@ class Progress(pl.Callback):
     def _reports(self, trainer: pl.Trainer) -> bool:
         return trainer.global_step % self.every == 0
 
-    def _print(self, trainer: pl.Trainer, loss: float) -> None:
-        line = f"{self.name}: step {trainer.global_step}/{self.total_steps}  train {loss:.4f} nats"
+    def _print(self, trainer: pl.Trainer, loss: str) -> None:
+        line = f"{self.name}: step {trainer.global_step}/{self.total_steps}  train {loss}"
         if self.timed_seconds:
             left = (self.total_steps - trainer.global_step) * self.timed_seconds / self.timed_steps
             line += f"  {self.tokens_per_second:,.0f} tokens/s  {left / 60:.0f} min of training left"

@@ -18,7 +18,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 # Keys that change where or how fast a run goes, never what it computes.
-_NOT_SCIENTIFIC = {"data": {"root", "num_workers", "download"}}
+_NOT_SCIENTIFIC = {"data": {"root", "num_workers", "download", "cache", "cache_folder"}}
 
 
 class ConfigChangedError(RuntimeError):

@@ -23,7 +23,7 @@ from tensormem.audit import AuditReport
 class Task(pl.LightningModule, ABC):
     """Trains and evaluates a model.
 
-    A subclass logs `monitor` at the end of each validation; the lowest makes the best checkpoint.
+    A subclass logs `monitor`, its loss, at the end of each validation; the lowest makes the best checkpoint.
 
     Args:
         model: the model.
@@ -33,7 +33,8 @@ class Task(pl.LightningModule, ABC):
             and `data`, and what the data adds as `arguments`; None: they don't say.
     """
 
-    monitor: ClassVar[str] = "validation/nats"
+    # What the loss is called in logs: its unit where it has one.
+    loss_name: ClassVar[str] = "nats"
     # Further values of each validation that the result keeps, by the name that they are logged under.
     followed: ClassVar[tuple[str, ...]] = ()
     # The metric that the paper prints.
@@ -51,6 +52,11 @@ class Task(pl.LightningModule, ABC):
         self.training_settings = training
         self.seed = seed
         self.built_from = built_from
+
+    @property
+    def monitor(self) -> str:
+        """The name that the validation loss is logged under."""
+        return f"validation/{self.loss_name}"
 
     @classmethod
     @abstractmethod
@@ -118,7 +124,7 @@ class Task(pl.LightningModule, ABC):
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         """Train on a batch; log its loss, the learning rate and the gates."""
         loss = self.loss(batch)
-        self.log("train/nats", loss)
+        self.log(f"train/{self.loss_name}", loss)
         self.log("train/learning_rate", self.lr_schedulers().get_last_lr()[0])  # type: ignore[union-attr]
         for layer, gate in self.model.gates.items():
             self.log(f"gate/layer_{layer}", gate)

@@ -39,6 +39,7 @@ class CubData(Data):
         cache_folder: folder of the ``disk`` cache, outside the data set.
         max_images: cut each split to so many images, for smoke runs; None for the whole splits.
         patch: pixels of a side of a patch.
+        mask_ratio: share of the patches that are hidden in training and validation.
 
     Raises:
         ValueError: an argument out of range, with its name, value and what is allowed.
@@ -60,6 +61,7 @@ class CubData(Data):
         cache_folder: str | Path | None = None,
         max_images: int | None = None,
         patch: int = 16,
+        mask_ratio: float = 0.75,
     ) -> None:
         super().__init__()
         minima: dict[str, tuple[float, float]] = {
@@ -75,8 +77,9 @@ class CubData(Data):
         check_minima(minima)
         if image_size % patch:
             raise ValueError(f"image_size={image_size}: must be a multiple of patch={patch}")
-        if not 0 < validation_share < 1:
-            raise ValueError(f"validation_share={validation_share}: must be above 0 and below 1")
+        for name, share in (("validation_share", validation_share), ("mask_ratio", mask_ratio)):
+            if not 0 < share < 1:
+                raise ValueError(f"{name}={share}: must be above 0 and below 1")
         if len(crop_scale) != 2 or not 0 < crop_scale[0] <= crop_scale[1] <= 1:
             raise ValueError(f"crop_scale={tuple(crop_scale)}: must be two shares, 0 < smallest <= largest <= 1")
         if cache not in CACHES:
@@ -96,6 +99,7 @@ class CubData(Data):
         self.cache_folder = None if cache_folder is None else Path(cache_folder)
         self.max_images = max_images
         self.patch = patch
+        self.mask_ratio = mask_ratio
         self._source = ""
         self._pools: dict[str, Pool] | None = None
 

@@ -17,7 +17,10 @@ from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack
 
 TokenOrder = Literal["raster", "shuffled"]
+Target = Literal["pixels", "normalised"]
 Init = Literal["tuned", "paper"]
+# Mean and deviation of the colours of ImageNet, by which images are normalised as is usual.
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Decoder(nn.Module):
@@ -76,6 +79,8 @@ class MaskedAutoencoder(nn.Module):
         decoder_layers: its blocks.
         decoder_heads: of its attention.
         num_registers: R, further tokens in front, which the decoder never sees (Darcet et al. 2024, arXiv 2309.16588).
+        target: what its predictions stand for: ``pixels`` in [0, 1], or pixels ``normalised`` patch by patch, as
+            published, which only make an image again with the mean and deviation of the hidden patch.
         token_order: ``raster``, or ``shuffled``: visible patches reach the encoder in random order, as published.
         init: ``tuned``: weights 0.02 normal, those that end a residual branch scaled by 1 / sqrt(2 L); ``paper``:
             without the scaling. The embedding of the patches and the memory keep their own initialisation.
@@ -92,18 +97,23 @@ class MaskedAutoencoder(nn.Module):
         decoder_layers: int = 2,
         decoder_heads: int = 3,
         num_registers: int = 0,
+        target: Target = "pixels",
         token_order: TokenOrder = "raster",
         init: Init = "tuned",
     ) -> None:
         super().__init__()
         if patch < 1 or image_size % patch:
             raise ValueError(f"patch={patch} must divide image_size={image_size}")
-        for name, choice, kind in (("token_order", token_order, TokenOrder), ("init", init, Init)):
+        for name, choice, kind in (
+            ("target", target, Target),
+            ("token_order", token_order, TokenOrder),
+            ("init", init, Init),
+        ):
             if choice not in get_args(kind):
                 raise ValueError(f"{name}={choice!r} is unknown; choose one of {get_args(kind)}")
         if num_registers < 0:
             raise ValueError(f"num_registers={num_registers} must not be negative")
-        self.image_size, self.patch, self.token_order = image_size, patch, token_order
+        self.image_size, self.patch, self.token_order, self.target = image_size, patch, token_order, target
         self.num_patches = (image_size // patch) ** 2
         self.embedding = nn.Conv2d(3, dim, patch, stride=patch)
         self.class_token = nn.Parameter(torch.zeros(dim))
@@ -133,7 +143,8 @@ class MaskedAutoencoder(nn.Module):
 
     def encode(self, images: Float[Tensor, "B 3 side side"], places: Tensor) -> Float[Tensor, "B tokens dim"]:
         """Vectors of the class token and of the patches at places (B, M) int64, in that order."""
-        patches = self.embedding(images).flatten(2).transpose(1, 2) + self.positions[1:]
+        mean, deviation = (images.new_tensor(values)[:, None, None] for values in (_MEAN, _DEVIATION))
+        patches = self.embedding((images - mean) / deviation).flatten(2).transpose(1, 2) + self.positions[1:]
         visible = patches.gather(1, places[..., None].expand(-1, -1, patches.shape[-1]))
         front = [(self.class_token + self.positions[0]).expand(len(images), 1, -1)]
         if self.registers is not None:
@@ -149,10 +160,10 @@ class MaskedAutoencoder(nn.Module):
         hidden: Bool[Tensor, "B N"],
         noise: Float[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B N outputs"]:
-        """The prediction for every patch, visible ones included: its pixels row by row, the colours of each together.
+        """The prediction for every patch, visible ones included: of red, green and blue the pixels row by row.
 
         Args:
-            images: of this model's size.
+            images: in [0, 1], of this model's size.
             hidden: True where a patch is not shown; as many in every image.
             noise: the order of the visible patches with ``token_order=shuffled``; not needed otherwise.
 

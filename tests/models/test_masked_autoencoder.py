@@ -147,7 +147,10 @@ def test_a_timm_vits_weights_give_its_features():
     images = make_images().float()
     everything = torch.arange(NUM_PATCHES).expand(3, -1)
     with torch.no_grad():
-        assert_close(ours.encode(images, everything), theirs.forward_features(images), "features", FLOAT32)
+        # The colours of ImageNet are normalised inside the model.
+        mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+        expected = theirs.forward_features((images - mean[:, None, None]) / deviation[:, None, None])
+        assert_close(ours.encode(images, everything), expected, "features", FLOAT32)
 
 
 def test_weights_of_another_model_are_refused_by_name():
@@ -164,6 +167,7 @@ def test_weights_of_another_model_are_refused_by_name():
     [
         ({"patch": 5}, "patch=5 must divide image_size=24"),
         ({"token_order": "random"}, r"token_order='random' is unknown.*raster.*shuffled"),
+        ({"target": "latents"}, r"target='latents' is unknown.*pixels.*normalised"),
         ({"init": "xavier"}, r"init='xavier' is unknown"),
         ({"num_registers": -1}, "num_registers=-1 must not be negative"),
     ],
