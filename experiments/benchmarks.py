@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.cub200.figures import draw_all as draw_reconstruction
+from experiments.cub200.tables import reconstruction_tables
 from experiments.diagnostics.figures import draw_all as draw_diagnostics
 from experiments.diagnostics.tables import condition_table, diagnostics_tables, gate_table
 from experiments.render import Table
@@ -49,7 +51,9 @@ _DIAGNOSTICS = Benchmark(
     draw_diagnostics,
     {"conditions": condition_table, "gates": gate_table},
 )
-BENCHMARKS = {benchmark.name: benchmark for benchmark in (_language("wikitext"), _language("quickstart"), _DIAGNOSTICS)}
+_CUB200 = Benchmark("cub200", home_of("cub200"), "vision", reconstruction_tables, draw_reconstruction)
+_ALL = (_language("wikitext"), _language("quickstart"), _DIAGNOSTICS, _CUB200)
+BENCHMARKS = {benchmark.name: benchmark for benchmark in _ALL}
 
 
 def benchmark_of(results: Iterable[Result]) -> Benchmark:

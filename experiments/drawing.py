@@ -25,6 +25,7 @@ COLOURS = {
     "tensor_depth": "#D55E00",
     "tensor_layer": "#7A3E9D",
     "slots": "#E69F00",
+    "registers": "#009E73",
     "tensor_time": "#009E73",
     "local": "#E69F00",
     "local_rope": "#8F6300",

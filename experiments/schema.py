@@ -85,11 +85,26 @@ _DIAGNOSTICS: dict[str, tuple[type, ...]] = {
     "history.step": (list,),
     "history.validation_accuracy": (list,),
 }
+_CUB200: dict[str, tuple[type, ...]] = {
+    "protocol.target": (str,),
+    "metrics.test_psnr": _NUMBER,
+    "metrics.test_ssim": _NUMBER,
+    "metrics.test_images": (int,),
+    "metrics.validation_mse": _NUMBER,
+    "metrics.validation_psnr": _NUMBER,
+    "metrics.best_step": (int,),
+    "tests": (list,),
+    "control": (str,),
+    "history": (dict,),
+    "history.step": (list,),
+    "history.validation_mse": (list,),
+}
 # What an experiment asks for beyond that; nothing, where it isn't named here.
 SCHEMA_OF_EXPERIMENT: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "wikitext": _LANGUAGE,
     "quickstart": _LANGUAGE,
     "diagnostics": _DIAGNOSTICS,
+    "cub200": _CUB200,
 }
 # Blocks of lists that belong together, one value each.
 _PARALLEL = ("loss_by_position", "history")
