@@ -85,7 +85,7 @@ def test_every_domain_is_walked(folder):
 def test_the_walk_finds_the_models_that_are_known(domain):
     missing = {
         kind: sorted(getattr(domain, kind) - set(getattr(domain, f"found_{kind}")))
-        for kind in ("streaming", "one_call", "variants")
+        for kind in ("streaming", "one_call", "variants", "whole")
     }
     assert not any(missing.values()), f"not found in conf/model/{domain.name}: {missing}"
 
@@ -107,12 +107,19 @@ def test_streaming_is_declared(domain, stem):
     assert domain.make(stem).streaming in ("token", "none")
 
 
-@each("found")
+@each("found_sequences")
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_the_gradient_reaches_every_parameter(domain, stem, positions):
     model = domain.make_random(stem, positions=positions).train()
-    output, _ = model(domain.make_inputs(model))
-    output.square().sum().backward()
+    domain.run(model, domain.make_inputs(model)).square().sum().backward()
+    assert not without_gradient(model)
+
+
+@each("found_whole")
+def test_the_gradient_reaches_every_parameter_of_an_image_model(domain, stem):
+    # Stochastic depth would leave out a branch, and its parameters with it.
+    model = domain.make_random(stem, drop_path=0.0).train()
+    domain.run(model, domain.make_inputs(model)).square().sum().backward()
     assert not without_gradient(model)
 
 
@@ -166,7 +173,7 @@ def test_a_state_may_be_used_again(domain, stem):
     assert torch.equal(model(rest, state)[0], first)
 
 
-@each("found")
+@each("found_sequences")
 def test_learned_positions_end_at_the_trained_length(domain, stem):
     model = domain.make(stem, positions="learned", max_length=LENGTH)
     model(domain.make_inputs(model))
@@ -190,7 +197,7 @@ def test_other_positions_go_on_beyond_the_trained_length(domain, stem, positions
     assert torch.isfinite(output).all()
 
 
-@each("found")
+@each("found_sequences")
 @pytest.mark.parametrize("positions", ["learned", "rope"])
 def test_positions_are_used(domain, stem, positions):
     """Swapping two earlier tokens must change a later output.
@@ -238,15 +245,17 @@ def test_state_bytes_are_known_for_models_of_one_call_too(domain, stem):
 def test_dropout_acts_in_training_only(domain, stem):
     model = domain.make(stem, dropout=0.5)
     inputs = domain.make_inputs(model)
-    assert not torch.equal(model.train()(inputs)[0], model(inputs)[0])
-    assert torch.equal(model.eval()(inputs)[0], model(inputs)[0])
+    model.train()
+    assert not torch.equal(domain.run(model, inputs), domain.run(model, inputs))
+    model.eval()
+    assert torch.equal(domain.run(model, inputs), domain.run(model, inputs))
 
 
 @each("found")
 def test_half_precision_gives_no_nan(domain, stem):
     model = domain.make(stem).train()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output, _ = model(domain.make_inputs(model))
+        output = domain.run(model, domain.make_inputs(model))
         loss = output.float().log_softmax(-1)[..., 0].mean()
     loss.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
@@ -270,7 +279,7 @@ def test_weights_that_were_saved_load_into_a_model_built_anew(domain, stem):
     other = domain.make(stem).double()
     other.load_state_dict(torch.load(file, weights_only=True))
     inputs = domain.make_inputs(model)
-    assert torch.equal(other(inputs)[0], model(inputs)[0])
+    assert torch.equal(domain.run(other, inputs), domain.run(model, inputs))
 
 
 @pytest.mark.slow
@@ -281,7 +290,7 @@ def test_a_compiled_model_is_the_eager_one(domain, stem, unchecked):
     inputs = domain.make_inputs(model)
     compiled = torch.compile(model)
     with torch.no_grad():
-        assert_close(compiled(inputs)[0], model(inputs)[0], "output", FLOAT32)
+        assert_close(domain.run(compiled, inputs), domain.run(model, inputs), "output", FLOAT32)
 
 
 @each("found_variants")
@@ -289,6 +298,5 @@ def test_a_variant_builds_and_trains(domain, stem):
     """Of what a nested folder holds no more is asked: it is a model of the contract with one setting changed."""
     assert domain.config(stem).name == (CONF / "model" / domain.name / stem).name
     model = domain.make_random(stem).train()
-    output, _ = model(domain.make_inputs(model))
-    output.square().sum().backward()
+    domain.run(model, domain.make_inputs(model)).square().sum().backward()
     assert without_gradient(model) == []

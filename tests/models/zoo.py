@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
@@ -46,6 +47,7 @@ class Domain:
         streaming: stems that must be found and must take a sequence in any split.
         one_call: stems that must be found and must take a sequence whole.
         variants: models that must be found in nested folders.
+        whole: stems that must be found and take no sequence but an image as a whole, and so have no state to be given.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Domain:
     streaming: frozenset[str]
     one_call: frozenset[str]
     variants: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
 
     def __repr__(self):
         return self.name
@@ -66,12 +69,20 @@ class Domain:
         return sorted(path.stem for path in (CONF / "model" / self.name).glob("*.yaml"))
 
     @cached_property
+    def found_whole(self):
+        return [stem for stem in self.found if not hasattr(self.make(stem), "init_state")]
+
+    @cached_property
+    def found_sequences(self):
+        return [stem for stem in self.found if stem not in self.found_whole]
+
+    @cached_property
     def found_streaming(self):
-        return [stem for stem in self.found if self.make(stem).streaming == "token"]
+        return [stem for stem in self.found_sequences if self.make(stem).streaming == "token"]
 
     @cached_property
     def found_one_call(self):
-        return [stem for stem in self.found if self.make(stem).streaming == "none"]
+        return [stem for stem in self.found_sequences if self.make(stem).streaming == "none"]
 
     @cached_property
     def found_variants(self):
@@ -93,6 +104,10 @@ class Domain:
         model = self.make(stem, **changes).double()
         randomise(model, torch.Generator().manual_seed(1))
         return model
+
+    def run(self, model, inputs):
+        """What a model makes of inputs, without a state."""
+        return model(*inputs) if self.whole else model(inputs)[0]
 
     def make_inputs(self, model, length=LENGTH, batch=BATCH, seed=2):
         """Sequences for a model, in its own dtype."""
@@ -148,7 +163,29 @@ DIAGNOSTICS = Domain(
     ),
 )
 
-DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS)}
+IMAGE_SIZE, PATCH = 32, 8
+
+
+def draw_images(batch, length, dtype, generator):
+    """Images, which of their patches are hidden, and the noise that orders the others."""
+    del length
+    images = torch.rand(batch, 3, IMAGE_SIZE, IMAGE_SIZE, generator=generator, dtype=dtype)
+    noise = torch.rand(batch, (IMAGE_SIZE // PATCH) ** 2, generator=generator)
+    return images, noise.argsort(1).argsort(1) >= 5, noise
+
+
+VISION = Domain(
+    name="vision",
+    experiment="cub200",
+    arguments={"image_size": IMAGE_SIZE, "patch": PATCH},
+    draw=draw_images,
+    take=lambda images, where: pytest.fail("an image is no sequence"),
+    streaming=frozenset(),
+    one_call=frozenset(),
+    whole=frozenset({"base", "local", "registers", "tensor"}),
+)
+
+DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS, VISION)}
 
 
 def make_words(length=LENGTH, seed=2):
