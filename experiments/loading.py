@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from experiments.checkpoints import BEST, BUILT_FROM, LAST
-from tensormem.models.sequence_model import SequenceModel
+from tensormem.models.zoo_model import ZooModel
 
 CONFIG = "config.yaml"
 # What a task calls its model.
@@ -43,7 +43,7 @@ class Checkpoint(NamedTuple):
     arguments: dict[str, Any]
 
 
-def load_model(path: str | Path) -> SequenceModel:
+def load_model(path: str | Path) -> ZooModel:
     """The model of a run, on the CPU and in evaluation mode.
 
     Args:
@@ -85,13 +85,13 @@ def _vocabulary_size(file: Path, built_from: Mapping[str, Any], weights: Mapping
     return {"vocab_size": built_from.get("vocab_size", weights["embedding.weight"].shape[0])}
 
 
-def build_model(checkpoint: Checkpoint) -> SequenceModel:
+def build_model(checkpoint: Checkpoint) -> ZooModel:
     """The model of a checkpoint that was read, in evaluation mode.
 
     Raises:
         CheckpointError: see `load_model`.
     """
-    model = build(checkpoint.path, checkpoint.network, SequenceModel, **checkpoint.arguments)
+    model = build(checkpoint.path, checkpoint.network, ZooModel, **checkpoint.arguments)
     try:
         model.load_state_dict(checkpoint.weights)
     except RuntimeError as error:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tensormem.layers.bidirectional import BidirectionalAttention
 from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack
+from tensormem.models.zoo_model import ZooModel
 
 TokenOrder = Literal["raster", "shuffled"]
 Target = Literal["pixels", "normalised"]
@@ -65,7 +66,7 @@ class Decoder(nn.Module):
         return self.output(self.norm(x))[:, 1:]
 
 
-class MaskedAutoencoder(nn.Module):
+class MaskedAutoencoder(ZooModel):
     """Encodes the visible patches of an image and predicts all of them.
 
     A subclass builds the encoder's stack and hands it over.
@@ -129,13 +130,6 @@ class MaskedAutoencoder(nn.Module):
     def streaming(self) -> Literal["token", "frame", "none"]:
         """``none``: an image is seen at once."""
         return "none"
-
-    @property
-    def gates(self) -> dict[str, Tensor]:
-        """The memory's gate of each layer that has it, 0-d, by the layer's number; empty without a memory."""
-        return {
-            str(layer): fusion.gate for layer, fusion in zip(self.stack.memory_layers, self.stack.fusions, strict=True)
-        }
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes that the memory holds for one image in float32; nothing else is carried from layer to layer."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tensormem.layers.positions import LearnedPositions, PositionsKind, check_kind
 from tensormem.layers.slots import SlotStack
 from tensormem.layers.stack import Stack, StackState
+from tensormem.models.zoo_model import ZooModel
 
 
 class SequenceState(NamedTuple):
@@ -28,7 +29,7 @@ class SequenceState(NamedTuple):
     position: Tensor
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(ZooModel):
     """Embedding, positions, a stack of blocks and a final LayerNorm; a subclass says what goes in and comes out.
 
     Args:
@@ -64,13 +65,6 @@ class SequenceModel(nn.Module):
     def streaming(self) -> Literal["token", "frame", "none"]:
         """``token``: any split into calls equals one call. ``none``: one call is all that there is."""
         return "token" if self.stack.carries_state else "none"
-
-    @property
-    def gates(self) -> dict[str, Tensor]:
-        """The memory's gate of each layer, 0-d, by the layer's number; empty without a memory."""
-        return {
-            str(layer): fusion.gate for layer, fusion in zip(self.stack.memory_layers, self.stack.fusions, strict=True)
-        }
 
     def init_state(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None

@@ -109,7 +109,7 @@ def test_a_checkpoint_of_something_else_is_named(save, other, message):
         ({"no_such_argument": 1}, "is another class now .*no_such_argument"),
         ({"_target_": "tensormem.models.language.GoneLM"}, "GoneLM' can't be found"),
         # A file from elsewhere must not run what it likes.
-        ({"_target_": "os.system", "command": "true"}, "os.system' is no SequenceModel"),
+        ({"_target_": "os.system", "command": "true"}, "os.system' is no ZooModel"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(content, save, change, message):
