@@ -81,6 +81,7 @@ def matched_mlp_ratio(
     memory_grid: Sequence[int],
     memory_chunk: int,
     memory_options: Mapping[str, Any] | None = None,
+    memory_layers: int | None = None,
 ) -> float:
     """The MLP ratio with which plain blocks have as many parameters as blocks with a memory, within 1%.
 
@@ -92,11 +93,12 @@ def matched_mlp_ratio(
         memory_grid: points along each axis of its memory.
         memory_chunk: K of its memory.
         memory_options: further keyword arguments of its memory.
+        memory_layers: blocks that the memory is in; None: all of them.
     """
     with torch.device("meta"):
         memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
         fusion = GatedFusion(dim)
-    extra = _num_parameters(memory) + num_layers * _num_parameters(fusion)
+    extra = _num_parameters(memory) + (memory_layers or num_layers) * _num_parameters(fusion)
     # One more hidden unit costs each layer two rows of dim weights and a bias.
     units = round(mlp_ratio * dim) + round(extra / (num_layers * (2 * dim + 1)))
     return units / dim

@@ -15,7 +15,7 @@ from tensormem.layers.bidirectional import BidirectionalAttention
 from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack, Threading
 from tensormem.memory import TensorMemory
-from tensormem.models.backbone import make_blocks
+from tensormem.models.backbone import make_blocks, matched_mlp_ratio
 from tensormem.models.masked_autoencoder import MaskedAutoencoder
 
 
@@ -71,6 +71,43 @@ class BaseMAE(MaskedAutoencoder):
     ) -> None:
         blocks = _blocks(num_layers, dim, num_heads, mlp_ratio, dropout, drop_path, half_width)
         super().__init__(Stack(blocks, dim), dim, **kwargs)
+
+
+class BaseWideMAE(BaseMAE):
+    """`base` with an MLP so wide that it has as many parameters as `tensor`, within 1%: `base_wide`.
+
+    Args:
+        dim: width of the encoder.
+        num_layers: L.
+        num_heads: attention heads.
+        mlp_ratio: of the `tensor` that is to be matched.
+        memory_channels: C of its memory.
+        memory_grid: points along each axis of its memory.
+        memory_chunk: K of its memory.
+        memory_every: its memory is in every so many blocks.
+        memory_options: further keyword arguments of its memory.
+        **kwargs: see BaseMAE.
+    """
+
+    def __init__(
+        self,
+        dim: int = 192,
+        num_layers: int = 4,
+        num_heads: int = 3,
+        *,
+        mlp_ratio: float = 4.0,
+        memory_channels: int = 16,
+        memory_grid: Sequence[int] = (4, 4, 4),
+        memory_chunk: int = 16,
+        memory_every: int = 2,
+        memory_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        memory_layers = -(-num_layers // memory_every)
+        ratio = matched_mlp_ratio(
+            dim, num_layers, mlp_ratio, memory_channels, memory_grid, memory_chunk, memory_options, memory_layers
+        )
+        super().__init__(dim, num_layers, num_heads, mlp_ratio=ratio, **kwargs)
 
 
 class TensorMAE(MaskedAutoencoder):

@@ -11,6 +11,7 @@ from experiments.resolvers import CONF
 from tests.experiments.composing import choices, composed
 
 SCALES = ["smoke", "cpu", "paper"]
+PRESETS = ["small", "base", "large"]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -27,7 +28,8 @@ def test_every_model_composes_at_every_scale(model, scale):
 
 def test_no_scale_or_group_is_left_out():
     assert choices("scale") == sorted([*SCALES, "auto"])
-    assert choices("scale/wikitext") == choices("scale/diagnostics") == sorted(SCALES)
+    assert choices("scale/wikitext") == choices("scale/diagnostics") == choices("scale/cub200") == sorted(SCALES)
+    assert choices("preset") == sorted(PRESETS)
     assert len(choices("model/language")) >= 3
 
 
@@ -100,7 +102,67 @@ def test_every_diagnostic_composes_at_every_scale(diagnostic, scale):
     assert converge.patience < converge.steps / converge.evaluate_every
 
 
+def image_model(config):
+    """The network of a composed config, without its weights."""
+    with torch.device("meta"):
+        return instantiate(config.model.network, image_size=config.data.image_size, patch=config.data.patch)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("model", choices("model/vision"))
+def test_every_image_model_composes_at_every_scale(model, scale):
+    config = composed("experiment=cub200", f"model=vision/{model}", f"scale={scale}")
+    assert config.protocol == {"target": "pixels", "token_order": "raster", "init": "tuned", "preset": "small"}
+    assert (config.model.name, config.size.name) == (model, scale)
+    assert image_model(config).num_patches == (config.data.image_size // config.data.patch) ** 2
+    training = instantiate(config.training)
+    # Nothing stops early, and the last step is evaluated.
+    assert training.patience > training.steps / training.evaluate_every
+    assert training.steps % training.evaluate_every == 0
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_window_and_a_chunk_are_less_than_what_the_encoder_sees(scale):
+    """Else local would be base, and the memory would have written nothing by its only read."""
+    config = composed("experiment=cub200", "model=vision/local", f"scale={scale}")
+    patches = (config.data.image_size // config.data.patch) ** 2
+    tokens = 1 + patches - round(config.data.mask_ratio * patches)
+    assert 2 * config.model.network.half_width < tokens
+    config = composed("experiment=cub200", "model=vision/tensor", f"scale={scale}")
+    assert 2 * config.model.network.memory_chunk < tokens
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_wide_image_model_has_the_parameters_of_tensor_at_every_size(scale, preset):
+    wide, tensor = (
+        sum(
+            parameter.numel()
+            for parameter in image_model(
+                composed("experiment=cub200", f"model=vision/{model}", f"scale={scale}", f"preset={preset}")
+            ).parameters()
+        )
+        for model in ("base_wide", "tensor")
+    )
+    assert abs(wide - tensor) < 0.01 * tensor
+
+
+def test_the_papers_scale_of_images_has_the_published_settings():
+    config = composed("experiment=cub200", "model=vision/tensor", "scale=paper", "preset=base")
+    network = config.model.network
+    assert (network.dim, network.num_layers, network.num_heads, network.drop_path) == (384, 6, 6, 0.1)
+    assert (network.decoder_dim, network.decoder_layers) == (256, 4)
+    assert (network.memory_channels, list(network.memory_grid), network.memory_chunk) == (32, [6, 6, 6], 16)
+    assert (network.memory_every, network.gamma, network.threading) == (2, -2.0, "depth")
+    assert (config.data.image_size, config.data.patch, config.data.batch_size) == (224, 16, 256)
+    assert (config.training.learning_rate, config.training.weight_decay, config.training.clip_norm) == (1.5e-4, 0.05, 1)
+    assert (config.training.precision, config.data.mask_ratio) == ("bf16-mixed", 0.75)
+    assert composed("experiment=cub200", "model=vision/local", "scale=paper").model.network.half_width == 16
+    assert composed("experiment=cub200", "model=vision/registers", "scale=paper").model.network.num_registers == 8
+
+
 def test_every_experiment_has_its_models_checked_here():
-    assert {BENCHMARKS[experiment].domain for experiment in choices("experiment")} == {"language", "diagnostics"}
+    domains = {BENCHMARKS[experiment].domain for experiment in choices("experiment")}
+    assert domains == {"language", "diagnostics", "vision"}
     assert choices("diagnostic") == ["binding", "map_building", "no_harm", "occlusion", "recall"]
     assert choices("steps") == ["converge", "fixed"]

@@ -54,9 +54,17 @@ def test_a_model_outside_the_checkout_is_planned_where_it_is_named(tmp_path):
     assert search in run.overrides
 
 
+def test_every_image_model_is_trained_for_either_target(tmp_path):
+    runs = plan("cub200", ["scale=smoke", f"runs.root={tmp_path}"])
+    found = [(run.config.model.name, run.config.protocol.target) for run in runs]
+    assert found == [(model, target) for model in choices("model/vision") for target in ("pixels", "normalised")]
+    assert len({run.folder for run in runs}) == len(runs)
+
+
 def test_an_unknown_benchmark_is_named():
-    assert benchmarks() == ["diagnostics", "quickstart", "wikitext"] == choices("experiment")
-    with pytest.raises(ValueError, match=r"'wikitxt' is unknown; choose one of diagnostics, quickstart, wikitext$"):
+    assert benchmarks() == ["cub200", "diagnostics", "quickstart", "wikitext"] == choices("experiment")
+    known = "cub200, diagnostics, quickstart, wikitext"
+    with pytest.raises(ValueError, match=rf"'wikitxt' is unknown; choose one of {known}$"):
         plan("wikitxt")
 
 

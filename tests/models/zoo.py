@@ -182,7 +182,7 @@ VISION = Domain(
     take=lambda images, where: pytest.fail("an image is no sequence"),
     streaming=frozenset(),
     one_call=frozenset(),
-    whole=frozenset({"base", "local", "registers", "tensor"}),
+    whole=frozenset({"base", "base_wide", "local", "registers", "tensor"}),
 )
 
 DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS, VISION)}
