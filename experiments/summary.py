@@ -13,7 +13,7 @@ from experiments.runs import without_defaults
 
 SCALES = ("paper", "cpu", "smoke", "tiny")
 # Two runs that differ in no more than these keys of their network, data and training are seeds of one row.
-UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download"})
+UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download", "cache", "cache_folder"})
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.render import Section, Table
 from experiments.results import Result
-from experiments.summary import Measured, canonical, hardware_of, pool_seeds, scale_order
+from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, hardware_of, pool_seeds, scale_order
 
 RATIOS = (0.25, 0.5, 0.75)
+_DIGITS = {"psnr": 2, "ssim": 3}
+_COLUMNS = [(metric, ratio) for metric in _DIGITS for ratio in RATIOS]
+_BASELINES = ("base", "local", "registers", "base_wide")
+_CLAIM = "gain of tensor; the paper claims one over base, local and registers in every column"
 _ZERO = ", reads set to zero"
 _METRICS = {
     "pixels": "PSNR (dB) of the hidden pixels, SSIM at hidden pixels",
@@ -18,8 +22,9 @@ _METRICS = {
 }
 _NOTES = (
     "Mean over the seeds; ± is the sample standard deviation. reads set to zero: the same weights, tested with the "
-    "memory's reads set to zero. The last row learns nothing: what is worth more must be seen beside it.",
-    "The paper claims gains in PSNR and SSIM over base, local and registers at each ratio, and prints no numbers.",
+    "memory's reads set to zero. The last row above the gains learns nothing: a model has learned what it has more.",
+    "The paper claims gains in PSNR and SSIM over base, local and registers at each ratio, and prints no numbers. "
+    "base_wide, a control of ours, has as many parameters as tensor.",
 )
 _PAPER_NOTE = (
     "Published protocol, not ours: its scores use the hidden answer. Compare a model's with those of 0 everywhere."
@@ -40,15 +45,23 @@ def comparable(results: Iterable[Result]) -> list[list[Result]]:
     return sorted(groups.values(), key=lambda members: _order(members[0]))
 
 
+def named_groups(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
+    """As `comparable`, each group with a name of its own for files: of its target and scale, numbered if need be."""
+    named: list[tuple[str, list[Result]]] = []
+    for members in comparable(results):
+        stem = f"{members[0]['protocol']['target']}-{members[0]['scale']}"
+        number = 1 + sum(name.startswith(stem) for name, _ in named)
+        named.append((stem if number == 1 else f"{stem}-{number}", members))
+    return named
+
+
 def _alike(result: Result) -> dict[str, Any]:
     """What the runs of a table have in common."""
-    data = {
-        key: value for key, value in result["config"]["data"].items() if key not in ("seed", "cache", "num_workers")
-    }
+    data = canonical(result["config"]["data"])
     return {
         "protocol": result["protocol"],
         "scale": result["scale"],
-        "data": data,
+        "data": {key: value for key, value in data.items() if key not in UNSCIENTIFIC_KEYS},
         "training": canonical(result["config"]["training"]),
         "images": result["metrics"]["test_images"],
     }
@@ -63,14 +76,18 @@ def _table(members: Sequence[Result]) -> Table:
     first = members[0]
     target = first["protocol"]["target"]
     rows, records = [], []
-    for label, runs in pool_seeds(members):
+    pooled = dict(pool_seeds(members))
+    for label, runs in pooled.items():
         who = (label, str(len(runs)), f"{runs[0]['parameters']['total']:,}")
         rows.append((*who, *_scores(runs, "memory")))
         if any(test["subject"] == "zero" for test in runs[0]["tests"]):
             rows.append((label + _ZERO, "", "", *_scores(runs, "zero")))
         records += [_record(label, run, test) for run in runs for test in run["tests"]]
     rows.append((first["control"], "", "", *_scores([first], "control")))
-    columns = [f"{name} {ratio:.0%}" for name in ("PSNR", "SSIM") for ratio in RATIOS]
+    sections = [Section(None, tuple(rows))]
+    if gains := _gains(pooled):
+        sections.append(Section(_CLAIM, gains))
+    columns = [f"{metric.upper()} {ratio:.0%}" for metric, ratio in _COLUMNS]
     data, training = first["config"]["data"], first["config"]["training"]
     hardware = "; ".join(sorted({hardware_of(result) for result in members}))
     settings = ", ".join(f"{key} {value}" for key, value in sorted(first["protocol"].items()))
@@ -80,24 +97,45 @@ def _table(members: Sequence[Result]) -> Table:
         f"{first['metrics']['test_images']:,} test images; {settings}; on {hardware}."
     )
     notes = _NOTES if target == "pixels" else (_PAPER_NOTE, *_NOTES)
-    return Table(
-        caption, ("model", "seeds", "parameters", *columns), 1, (Section(None, tuple(rows)),), notes, tuple(records)
-    )
+    return Table(caption, ("model", "seeds", "parameters", *columns), 1, tuple(sections), notes, tuple(records))
+
+
+def _gains(pooled: Mapping[str, Sequence[Result]]) -> tuple[tuple[str, ...], ...]:
+    """What tensor has more than each of its baselines, in the means over the seeds."""
+    if "tensor" not in pooled:
+        return ()
+    ours = [measured(pooled["tensor"], "memory", *column).mean for column in _COLUMNS]
+    rows = []
+    for label in (label for label in _BASELINES if label in pooled):
+        theirs = [measured(pooled[label], "memory", *column).mean for column in _COLUMNS]
+        cells = [
+            # The sum makes 0 of -0.
+            f"{round(mine - other, _DIGITS[metric]) + 0.0:+.{_DIGITS[metric]}f}"
+            for (metric, _), mine, other in zip(_COLUMNS, ours, theirs, strict=True)
+        ]
+        rows.append((f"over {label}", "", "", *cells))
+    return tuple(rows)
+
+
+def measured(runs: Sequence[Result], subject: str, metric: str, ratio: float) -> Measured:
+    """A score of the runs of a row, over the seeds.
+
+    Args:
+        runs: of the row.
+        subject: ``memory`` (the model as trained), ``zero`` (its reads set to zero) or ``control``.
+        metric: ``psnr`` or ``ssim``.
+        ratio: share of hidden patches, one of `RATIOS`.
+    """
+    tests = [test for run in runs for test in run["tests"]]
+    return Measured.of([t[metric] for t in tests if t["subject"] == subject and t["mask_ratio"] == ratio])
 
 
 def _scores(runs: Sequence[Result], subject: str) -> list[str]:
     cells = []
-    for metric, digits in (("psnr", 2), ("ssim", 3)):
-        for ratio in RATIOS:
-            values = [
-                test[metric]
-                for run in runs
-                for test in run["tests"]
-                if test["subject"] == subject and test["mask_ratio"] == ratio
-            ]
-            measured = Measured.of(values)
-            spread = "" if measured.deviation is None else f" ± {measured.deviation:.{digits}f}"
-            cells.append(f"{measured.mean:.{digits}f}{spread}")
+    for metric, ratio in _COLUMNS:
+        score, digits = measured(runs, subject, metric, ratio), _DIGITS[metric]
+        spread = "" if score.deviation is None else f" ± {score.deviation:.{digits}f}"
+        cells.append(f"{score.mean:.{digits}f}{spread}")
     return cells
 
 
