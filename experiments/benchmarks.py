@@ -27,6 +27,8 @@ class Benchmark:
         domain: the folder of `conf/model/` that holds its models.
         tables: sorts results into tables; none, where no result is finished.
         draw: draws all figures into a folder, and returns the files.
+        pictures: draws what the runs in these folders make of some examples into a folder, and returns the files; None:
+            the results say all.
         more: other views of the results, as text: `--<key>` of `experiments.tables`, where the first line of the
             function's docstring is the option's help.
     """
@@ -37,6 +39,7 @@ class Benchmark:
     tables: Callable[[list[Result]], list[Table]]
     draw: Callable[[list[Result], Path], list[Path]]
     more: Mapping[str, Callable[[list[Result]], str]] = field(default_factory=dict)
+    pictures: Callable[[list[Path], Path], list[Path]] | None = None
 
 
 def _language(name: str) -> Benchmark:
@@ -51,7 +54,18 @@ _DIAGNOSTICS = Benchmark(
     draw_diagnostics,
     {"conditions": condition_table, "gates": gate_table},
 )
-_CUB200 = Benchmark("cub200", home_of("cub200"), "vision", reconstruction_tables, draw_reconstruction)
+
+
+def _bird_pictures(folders: list[Path], output: Path) -> list[Path]:
+    # Unlike tables and figures, it needs torch and the models.
+    from experiments.cub200.pictures import draw_runs
+
+    return draw_runs(folders, output)
+
+
+_CUB200 = Benchmark(
+    "cub200", home_of("cub200"), "vision", reconstruction_tables, draw_reconstruction, pictures=_bird_pictures
+)
 _ALL = (_language("wikitext"), _language("quickstart"), _DIAGNOSTICS, _CUB200)
 BENCHMARKS = {benchmark.name: benchmark for benchmark in _ALL}
 

@@ -122,7 +122,11 @@ def _reproduce(options: argparse.Namespace) -> int:
     results = [read_result(run.folder / RESULT) for run in runs if run.finished]
     if results:
         print("\n" + make_table(results))
-        drawn = draw_all(results, Path(runs[0].config.runs.root) / options.benchmark / "figures")
+        figures = Path(runs[0].config.runs.root) / options.benchmark / "figures"
+        drawn = draw_all(results, figures)
+        pictures = BENCHMARKS[options.benchmark].pictures
+        if pictures is not None:
+            drawn += pictures([run.folder for run in runs if run.finished], figures)
         print("Figures:", *(f"  {path}" for path in drawn), sep="\n")
         print("Result files:")
         for run in runs:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch.utils.data import DataLoader
 
 from experiments.cub200.batches import EvaluationBatches, ImageBatch, Pool, TrainingBatches
@@ -172,6 +174,14 @@ class CubData(Data):
     def test_dataloader(self) -> EvaluationBatches:
         """One pass over the official test split."""
         return EvaluationBatches(self._pool("test"), self.batch_size)
+
+    def test_examples(self, count: int) -> ImageBatch:
+        """So many images of the test split (all, where it has fewer), with their masks, spread over the classes."""
+        pool = self._pool("test")
+        # The split is sorted by class.
+        members = np.linspace(0, len(pool) - 1, min(count, len(pool))).astype(int)
+        places, ids = ([of[member] for member in members] for of in (pool.places, pool.ids))
+        return next(iter(EvaluationBatches(replace(pool, places=places, ids=ids), len(members))))
 
     def _pool(self, name: str) -> Pool:
         if self._pools is None:

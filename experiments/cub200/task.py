@@ -6,9 +6,12 @@ Legend: B images, N patches of an image, D values of a patch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+import wandb
+from pytorch_lightning.loggers import WandbLogger
 from torch import Tensor, nn
 from torchmetrics import Metric
 
@@ -18,6 +21,7 @@ from experiments.cub200.data import CubData
 from experiments.cub200.masks import masked_patches
 from experiments.cub200.metrics import MaskedPsnr, MaskedSsim, PaperPsnr, PaperSsim
 from experiments.cub200.patches import normalised, patchify
+from experiments.cub200.pictures import NUM_IMAGES, sheet
 from experiments.cub200.references import mean_colour, zeros
 from experiments.task import Task
 from experiments.training import Training
@@ -26,8 +30,13 @@ from tensormem.models.masked_autoencoder import MaskedAutoencoder
 
 # Shares of the patches that are hidden in the test.
 RATIOS = (0.25, 0.5, 0.75)
+# In a run's folder: a few test images as the model reconstructs them.
+PICTURE = "reconstructions.png"
 # The predictor that learns nothing and is scored beside a model, by what the model predicts.
-_CONTROLS = {"pixels": ("mean colour of the visible patches", mean_colour), "normalised": ("0 everywhere", zeros)}
+_CONTROLS = {
+    "pixels": ("mean colour of the visible patches", mean_colour),
+    "normalised": ("0 everywhere, paper protocol", zeros),
+}
 _SCORES: dict[str, tuple[type[Metric], type[Metric]]] = {
     "pixels": (MaskedPsnr, MaskedSsim),
     "normalised": (PaperPsnr, PaperSsim),
@@ -148,6 +157,18 @@ class ReconstructionTask(Task):
         self._tested = {}
         for ratio in RATIOS:
             self.log(f"test/psnr_{ratio:.0%}", self.psnr[_key("memory", ratio)].compute().float())
+
+    def on_test_end(self) -> None:
+        """Show what the model makes of a few test images: a PNG in the run's folder, and the same in W&B."""
+        if not self.trainer.is_global_zero:
+            return
+        batch = self.trainer.datamodule.test_examples(NUM_IMAGES)  # type: ignore[attr-defined]
+        path = Path(self.trainer.default_root_dir) / PICTURE
+        sheet({"reconstruction": self.model}, batch).save(path)
+        for logger in self.loggers:
+            if isinstance(logger, WandbLogger):
+                # Without a step, which would put it before what was logged last.
+                logger.experiment.log({"test/reconstructions": wandb.Image(str(path))})
 
     def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
         """The loss of a validation and its PSNR."""

@@ -186,6 +186,18 @@ def test_a_spawned_worker_gives_the_same_batches(arguments: dict[str, Any]) -> N
         assert all(torch.equal(a, b) for a, b in zip(one, next(helped), strict=True))
 
 
+@pytest.mark.parametrize(("count", "ids"), [(1, [3]), (3, [3, 9, 18]), (6, [3, 6, 9, 12, 15, 18]), (50, None)])
+def test_examples_are_spread_over_the_test_and_have_its_masks(
+    arguments: dict[str, Any], count: int, ids: list[int] | None
+) -> None:
+    data = set_up(arguments)
+    test = [torch.cat(parts) for parts in zip(*data.test_dataloader(), strict=True)]
+    examples = data.test_examples(count)
+    assert examples.ids.tolist() == (ids or test[2].tolist())
+    places = [test[2].tolist().index(id_) for id_ in examples.ids.tolist()]
+    assert all(torch.equal(found, whole[places]) for found, whole in zip(examples, test, strict=True))
+
+
 def test_real_images_make_batches(data_root: Path) -> None:
     data = set_up({"root": data_root}, image_size=64, batch_size=8, max_images=12)
     training = next(iter(data.train_dataloader()))
