@@ -37,8 +37,8 @@ MEMORY = {"memory_channels": 16, "memory_grid": (6, 6, 6), "memory_chunk": 16}
 SEQUENCES, LENGTH, VALUES = 32, 24, 32
 SMALL = {"dim": 64, "num_layers": 2, "num_heads": 4, "dropout": 0.1, "max_length": LENGTH}
 SMALL_MEMORY = {"memory_channels": 16, "memory_grid": (6, 6, 6), "memory_chunk": 1}
-# The small masked autoencoder, images of 64 pixels, half of their 64 patches hidden.
-IMAGES, SIDE, PATCH = 64, 64, 8
+# conf/scale/cub200/cpu.yaml and the small preset.
+IMAGES, SIDE, PATCH, HIDDEN, CHUNK = 64, 64, 8, 0.75, 5
 
 Step = Callable[[], float]
 
@@ -140,17 +140,20 @@ def diagnostics() -> dict[str, Step]:
 def cub200() -> dict[str, Step]:
     """Steps of masked autoencoders."""
     images = torch.rand(IMAGES, 3, SIDE, SIDE)
-    hidden = masked_patches(torch.rand(IMAGES, (SIDE // PATCH) ** 2), 0.5)
+    hidden = masked_patches(torch.rand(IMAGES, (SIDE // PATCH) ** 2), HIDDEN)
     sizes = {"image_size": SIDE, "patch": PATCH, "decoder_dim": 96, "decoder_layers": 2, "decoder_heads": 3}
 
     def step(model: nn.Module) -> Step:
         return step_of(model, lambda: model(images, hidden).square().mean())
 
+    def tensor(scan: str) -> nn.Module:
+        return TensorMAE(memory_chunk=CHUNK, memory_options={"scan": scan}, **sizes)
+
     return {
         "base": step(BaseMAE(**sizes)),
         "base, clipping and optimiser alone": optimiser_of(BaseMAE(**sizes)),
-        "tensor, reference scan": step(TensorMAE(memory_options={"scan": "reference"}, **sizes)),
-        "tensor, fused scan": step(TensorMAE(memory_options={"scan": "fused"}, **sizes)),
+        "tensor, reference scan": step(tensor("reference")),
+        "tensor, fused scan": step(tensor("fused")),
     }
 
 
