@@ -67,11 +67,11 @@ def accuracy_by_step(group: Group, path: str | os.PathLike[str]) -> None:
     save(path)
 
 
-def ablations(group: Group, path: str | os.PathLike[str]) -> None:
-    """Accuracy of each ablation beside that of the published memory."""
+def ablations(group: Group, path: str | os.PathLike[str], model: str) -> None:
+    """Accuracy of each ablation of a model beside that of the model."""
     axes, save = new_figure("accuracy (%)", "")
-    difficulty = next(value for row in group.rows if row.ablation for value in row.runs)
-    rows = [row for row in group.rows if row.ablation or row.label == "tensor"]
+    rows = group.ablations(model)
+    difficulty = next(value for row in rows if row.ablation for value in row.runs)
     bars = [(row, row.measured(difficulty)) for row in rows]
     bars = sorted(((row, found) for row, found in bars if found), key=lambda bar: bar[1].mean)
     for place, (row, found) in enumerate(bars):
@@ -79,7 +79,7 @@ def ablations(group: Group, path: str | os.PathLike[str]) -> None:
             place,
             100 * found.mean,
             xerr=None if found.deviation is None else 100 * found.deviation,
-            color=colour("base_wide") if row.ablation else colour("tensor"),
+            color=colour("base_wide") if row.ablation else colour(model),
         )
     axes.set_yticks(range(len(bars)), [row.label for row, _ in bars])
     chance = group.reference(difficulty, "chance")
@@ -140,8 +140,11 @@ def draw_all(results: Iterable[Result], folder: str | os.PathLike[str]) -> list[
                         f"beyond-{group.slug}-{plain(value)}",
                         lambda path, group=group, value=value: accuracy_beyond(group, path, value),
                     )
-        if len(main.rows) < len(group.rows):
-            draw(f"ablations-{group.slug}", lambda path, group=group: ablations(group, path))
+        for model in group.ablated:
+            draw(
+                f"ablations-{model}-{group.slug}",
+                lambda path, group=group, model=model: ablations(group, path, model),
+            )
     for scale in dict.fromkeys(group.scale for group in groups):
         own = [group for group in groups if group.scale == scale]
         if any(result["gates"] for group in own for result in group.main.results):

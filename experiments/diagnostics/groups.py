@@ -30,10 +30,16 @@ _MEASURING = frozenset({"tests", "num_validation_batches", "num_test_batches", "
 
 @dataclass(frozen=True)
 class Row:
-    """A model of a group: its runs by the difficulty they were trained with (None where a task has none)."""
+    """A model of a group: its runs by the difficulty they were trained with (None where a task has none).
+
+    Attributes:
+        label: its name in the tables.
+        ablation: the model that it is an ablation of; None where it is none.
+        runs: by difficulty.
+    """
 
     label: str
-    ablation: bool
+    ablation: str | None
     runs: Mapping[Any, tuple[Result, ...]]
 
     @property
@@ -93,9 +99,18 @@ class Group:
     @property
     def main(self) -> Group:
         """The group without the ablations, and without the difficulties that only they were trained with."""
-        rows = tuple(row for row in self.rows if not row.ablation)
+        rows = tuple(row for row in self.rows if row.ablation is None)
         difficulties = tuple(value for value in self.difficulties if any(value in row.runs for row in rows))
         return replace(self, rows=rows, difficulties=difficulties)
+
+    @property
+    def ablated(self) -> tuple[str, ...]:
+        """The models that there are ablations of."""
+        return tuple(sorted({row.ablation for row in self.rows if row.ablation is not None}))
+
+    def ablations(self, model: str) -> tuple[Row, ...]:
+        """A model and its ablations."""
+        return tuple(row for row in self.rows if row.ablation == model or row.label == model)
 
     @property
     def answer_groups(self) -> tuple[str, ...]:
@@ -190,7 +205,7 @@ def _group(members: Sequence[Result]) -> Group:
         setting=first["difficulty"]["setting"],
         settings=_task_settings(first),
         difficulties=tuple(difficulties),
-        rows=tuple(sorted(rows, key=lambda row: (row.ablation, not row.label.startswith("base"), row.label))),
+        rows=tuple(sorted(rows, key=lambda row: (row.ablation or "", not row.label.startswith("base"), row.label))),
     )
 
 
@@ -206,9 +221,17 @@ def _row(label: str, runs: Sequence[Result], difficulties: Sequence[Any]) -> Row
     }
     return Row(
         label,
-        bool(runs[0]["config"]["model"].get("ablation", False)),
+        _ablates(runs[0]),
         {value: found for value, found in by_difficulty.items() if found},
     )
+
+
+def _ablates(result: Result) -> str | None:
+    """What a run's model is an ablation of: the memory beside attention, or the memory alone."""
+    model = result["config"]["model"]
+    if not model.get("ablation", False):
+        return None
+    return "tensor_local" if model["network"].get("window") == 1 else "tensor"
 
 
 def _order(group: Group) -> tuple[Any, ...]:

@@ -24,13 +24,15 @@ PAPER_NOTE = "paper: the range that the paper gives over its settings."
 
 
 def diagnostics_tables(results: Iterable[Result]) -> list[Table]:
-    """One table for each task and way to train, one more for its ablations."""
+    """One table for each task and way to train, one more for the ablations of each model that has some."""
     tables = []
     for group in group_results(results):
         if group.main.rows:
             tables.append(_accuracy_table(group.main, _records(group)))
-        if any(row.ablation for row in group.rows):
-            tables.append(_ablation_table(group))
+        for place, model in enumerate(group.ablated):
+            # The records of a group are with its first table.
+            with_records = not group.main.rows and place == 0
+            tables.append(_ablation_table(group, model, _records(group) if with_records else ()))
     return tables
 
 
@@ -110,10 +112,9 @@ def _paper(row: Row) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _ablation_table(group: Group) -> Table:
-    # The ablations have one difficulty, and so has what they are compared with.
-    difficulties = {value for row in group.rows if row.ablation for value in row.runs}
-    compared = [row for row in group.rows if row.ablation or row.label == "tensor"]
+def _ablation_table(group: Group, model: str, records: Sequence[dict[str, Any]]) -> Table:
+    compared = group.ablations(model)
+    difficulties = {value for row in compared if row.ablation for value in row.runs}
     columns = [(value, suffix) for value in group.difficulties if value in difficulties for suffix in ("", _ZERO)]
     header = (
         "model",
@@ -128,9 +129,7 @@ def _ablation_table(group: Group) -> Table:
         cells = [percent(row.measured(value, reads="zero" if suffix else "memory")) for value, suffix in columns]
         if any(cells):
             rows.append((who[0], *who[2:], *cells))
-    # Beside a table of the other models the records are with that one.
-    records = () if group.main.rows else _records(group)
-    return Table(f"Ablations of tensor. {group.caption}", header, 1, (Section(None, tuple(rows)),), (), tuple(records))
+    return Table(f"Ablations of {model}. {group.caption}", header, 1, (Section(None, tuple(rows)),), (), tuple(records))
 
 
 def _condition_tables(group: Group) -> Iterable[Table]:

@@ -171,6 +171,15 @@ def test_the_ablations_are_compared_with_a_run_of_the_table(tmp_path):
 def test_all_ablations_are_swept():
     sweep = OmegaConf.load(CONF / "sweep" / "diagnostics" / "ablations.yaml").hydra.sweeper.params
     assert sweep.model == f"diagnostics/tensor,{models_of('diagnostics/ablations')}"
+    alone = OmegaConf.load(CONF / "sweep" / "diagnostics" / "ablations_local.yaml").hydra.sweeper.params
+    assert alone.model == f"diagnostics/tensor_local,{models_of('diagnostics/ablations')}"
+
+
+def test_the_ablations_of_the_memory_alone_are_compared_with_a_run_of_the_table(tmp_path):
+    overrides = ["scale=cpu", f"runs.root={tmp_path}", "model=diagnostics/tensor_local"]
+    (binding,) = plan("diagnostics", [*overrides, "data.diagnostic.num_writes=5"], ["binding"])
+    (compared,) = plan("diagnostics", overrides, ["ablations_local"])
+    assert binding.folder == compared.folder
 
 
 def test_an_unknown_part_or_scale_is_named():

@@ -69,7 +69,7 @@ def test_the_files_of_a_suite(tmp_path, make_run, binding):
         "accuracy-binding-cpu.png",
         "steps-binding-cpu.png",
         "beyond-binding-cpu-5.png",
-        "ablations-binding-cpu.png",
+        "ablations-tensor-binding-cpu.png",
         "steps-binding-converge-cpu.png",
         "accuracy-occlusion-occlude-middle-cpu.png",
         "steps-occlusion-occlude-middle-cpu.png",
@@ -89,7 +89,7 @@ def test_groups_of_one_name_do_not_overwrite_each_other(tmp_path, make_run):
 
 def test_ablations_alone_are_drawn(tmp_path, make_run):
     runs = [make_run("tensor_2d", ablation=True), make_run("tensor_2d", diagnostic="no_harm", ablation=True)]
-    assert drawn(runs, tmp_path) == ["ablations-binding-cpu.png", "ablations-no_harm-cpu.png"]
+    assert drawn(runs, tmp_path) == ["ablations-tensor-binding-cpu.png", "ablations-tensor-no_harm-cpu.png"]
 
 
 def test_nothing_finished_is_nothing_drawn(tmp_path, make_run):
@@ -156,12 +156,12 @@ def test_accuracy_by_step_is_of_what_the_models_were_trained_with(axes_of, make_
 
 def test_a_difficulty_of_the_ablations_alone_draws_no_line_of_the_models(tmp_path, make_run):
     runs = [make_run("tensor", num_writes=5), make_run("tensor_2d", num_writes=20, ablation=True)]
-    assert drawn(runs, tmp_path) == ["steps-binding-cpu.png", "ablations-binding-cpu.png"]
+    assert drawn(runs, tmp_path) == ["steps-binding-cpu.png", "ablations-tensor-binding-cpu.png"]
 
 
 def test_ablations_are_bars_from_the_worst_to_the_best(axes_of, binding):
     (group,) = group_results(binding)
-    axes = axes_of(figures.ablations, group)
+    axes = axes_of(figures.ablations, group, "tensor")
     assert [text.get_text() for text in axes.get_yticklabels()] == ["tensor_2d", "tensor"]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([60, 75])
 
@@ -170,7 +170,7 @@ def test_a_task_without_a_difficulty_names_none(axes_of, make_run):
     runs = [make_run("tensor", diagnostic="no_harm"), make_run("tensor_2d", diagnostic="no_harm", ablation=True)]
     (group,) = group_results(runs)
     assert axes_of(figures.accuracy_by_step, group).get_title() == "no_harm"
-    assert axes_of(figures.ablations, group).get_title() == "no_harm"
+    assert axes_of(figures.ablations, group, "tensor").get_title() == "no_harm"
 
 
 def test_gates_are_points_of_runs_by_task_and_layer(axes_of, make_run, binding):

@@ -137,11 +137,23 @@ def test_ablations_come_last(make_run):
     runs = [make_run("a_ablation", ablation=True), make_run("tensor"), make_run("base_wide"), make_run("base")]
     (group,) = group_results(runs)
     assert [(row.label, row.ablation) for row in group.rows] == [
-        ("base", False),
-        ("base_wide", False),
-        ("tensor", False),
-        ("a_ablation", True),
+        ("base", None),
+        ("base_wide", None),
+        ("tensor", None),
+        ("a_ablation", "tensor"),
     ]
+
+
+def test_ablations_are_of_the_memory_beside_attention_or_of_the_memory_alone(make_run):
+    alone = {"window": 1}
+    runs = [make_run("tensor"), make_run("tensor_local", network=alone), make_run("tensor_2d", ablation=True)]
+    (group,) = group_results([*runs, make_run("tensor_2d", network=alone, ablation=True)])
+    assert group.ablated == ("tensor", "tensor_local")
+    compared = {model: [row.label for row in group.ablations(model)] for model in group.ablated}
+    assert compared == {
+        "tensor": ["tensor", "tensor_2d (window=null)"],
+        "tensor_local": ["tensor_local", "tensor_2d (window=1)"],
+    }
 
 
 def test_the_main_rows_leave_out_what_only_ablations_have(make_run):
