@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 
@@ -93,6 +94,17 @@ def test_axes_beyond_what_it_takes_go_to_other_kernels():
     assert_parity(Case(grid, 2, 2, channels=2, batch=1), EXACT)
 
 
+@pytest.mark.parametrize("kind", ["factorised", "pointwise"])
+def test_pytorch_finds_no_fault_with_the_operator(monkeypatch, unchecked, kind):
+    calls = []
+    operator = native.native_scan
+    monkeypatch.setattr(native, "native_scan", lambda *args: calls.append(args) or operator(*args))
+    Case((3, 2, 4), channels=8, kind=kind).run(fused.fused, kernel_kind="native", saving="full")
+    args = tuple(x.detach().clone().requires_grad_() if isinstance(x, torch.Tensor) else x for x in calls[0])
+    # Its schema, its shapes without data, its place in autograd and in a compiled graph.
+    torch.library.opcheck(torch.ops.tensormem.native_scan, args)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flag", ["-march=x86-64", "-march=x86-64-v3"])
 def test_parity_with_narrower_vectors(flag, tmp_path):
@@ -135,6 +147,4 @@ def test_a_build_that_fails_is_told_and_the_scan_goes_on_without(tmp_path, monke
 
 
 def _environment(cache) -> dict[str, str]:
-    import os
-
     return os.environ | {"TENSORMEM_CACHE": str(cache), "PYTHONPATH": "."}
