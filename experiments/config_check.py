@@ -199,12 +199,14 @@ def _check_value(key: str, value: Any, annotation: Any) -> None:
 def nearest(name: str, known: Iterable[str]) -> str:
     """How an error about an unknown name ends: the one that was meant, or all if they are few, or nothing."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if not close:
-        # The right last part in the wrong place; or a choice without its folder, which several folders may hold.
-        last = name.replace("/", ".").rsplit(".", 1)[-1]
-        alike = [other for other in known if other.replace("/", ".").rsplit(".", 1)[-1] == last]
-        close = alike if all("/" in other for other in alike) else alike[:1]
+    last = name.replace("/", ".").rsplit(".", 1)[-1]
+    alike = [other for other in known if other.replace("/", ".").rsplit(".", 1)[-1] == last]
+    if alike and all("/" in other for other in alike):
+        # A choice without its folder, or in another, which several folders may hold: none is nearer for a short name.
+        close = alike
+    else:
+        # A slip of the pen; or the right last part in the wrong place.
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or alike[:1]
     if close:
         return f"; did you mean {' or '.join(close)}?"
     return f"; known are {', '.join(known)}" if len(known) <= 12 else ""
