@@ -26,6 +26,8 @@ from tensormem.memory.update import GridUpdate
 MAX_AXES = 6
 SAVINGS = ("none", "full", "light", "checkpoint")
 _INDEX, _POINTER = ctypes.c_int64, ctypes.c_void_p
+# What the operators take beside the state, in their order.
+_GIVEN = ("read_coordinates", "write_coordinates", "content", "sigma", "taps", "taps_bias", "weight", "bias")
 _NAMES = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -169,12 +171,11 @@ def native_scan_backward(
     num_steps = content.shape[1]
     first_h, first_c = torch.empty_like(last_h), torch.empty_like(last_h)
     given = [read_coordinates, write_coordinates, content, sigma, taps, taps_bias, weight, bias]
-    names = ["read_coordinates", "write_coordinates", "content", "sigma", "taps", "taps_bias", "weight", "bias"]
     grads = [None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in given]
     _run(
         last_h.shape, num_steps, hard, saving, by_step(history, saving, num_steps), given, False, backward=True,
         last_h=last_h, grad_reads=grad_reads, grad_last_h=grad_h, grad_last_c=grad_c, grad_h=first_h, grad_c=first_c,
-        **{f"grad_{name}": grad for name, grad in zip(names, grads, strict=True)},
+        **{f"grad_{name}": grad for name, grad in zip(_GIVEN, grads, strict=True)},
     )  # fmt: skip
     volumes = (first.movedim(-1, 1) for first in (first_h, first_c))
     return [*volumes, *(weight.new_empty(0) if grad is None else grad for grad in grads)]
@@ -236,8 +237,7 @@ def _run(
 ) -> None:
     """Calls the library; what it writes to is contiguous already."""
     batch, *grid, channels = shape
-    names = ["read_coordinates", "write_coordinates", "content", "sigma", "taps", "taps_bias", "weight", "bias"]
-    tensors = dict(zip(names, given, strict=True)) | more
+    tensors = dict(zip(_GIVEN, given, strict=True)) | more
     contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items() if tensor is not None}
     like = contiguous["weight"]
     contiguous["positions"] = torch.cat([geometry.axis_positions(num_points, like) for num_points in grid])
