@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,27 @@ _RESULT: dict[str, Any] = {
         "stopped_early": False,
     },
 }
+
+
+@pytest.fixture
+def axes_of(monkeypatch, tmp_path):
+    """Draw one figure; its axes."""
+
+    def draw(make, what, *more):
+        module, seen = sys.modules[make.__module__], []
+        original = module.new_figure
+
+        def spy(*labels):
+            axes, save = original(*labels)
+            seen.append(axes)
+            return axes, save
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "new_figure", spy)
+            make(what, tmp_path / "figure.png", *more)
+        return seen[-1]
+
+    return draw
 
 
 @pytest.fixture(scope="session")

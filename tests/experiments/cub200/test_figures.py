@@ -11,26 +11,6 @@ from experiments.results import ResultError
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.fixture
-def axes_of(monkeypatch, tmp_path):
-    """Draw one figure; its axes."""
-    seen = []
-    original = figures.new_figure
-
-    def spy(*labels):
-        axes, save = original(*labels)
-        seen.append(axes)
-        return axes, save
-
-    monkeypatch.setattr(figures, "new_figure", spy)
-
-    def draw(members, metric):
-        figures.scores_by_ratio(members, tmp_path / "figure.png", metric)
-        return seen[-1]
-
-    return draw
-
-
 def test_the_files_of_two_targets(tmp_path, make_reconstruction):
     runs = [make_reconstruction(target=target) for target in ("normalised", "pixels")]
     written = figures.draw_all(runs, tmp_path)
@@ -48,7 +28,7 @@ def test_lines_are_what_was_measured(axes_of, make_reconstruction, metric, facto
         make_reconstruction("tensor", (23.0, 19.0, 17.0), zero=(1.0, 1.0, 1.0), seed=1),
         make_reconstruction("base"),
     ]
-    axes = axes_of(runs, metric)
+    axes = axes_of(figures.scores_by_ratio, runs, metric)
     lines = {container.get_label(): container[0] for container in axes.containers}
     expected = {"base": (20, 18, 16), "tensor": (22, 19, 16.5)}
     assert lines.keys() == expected.keys()

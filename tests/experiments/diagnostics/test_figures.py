@@ -24,26 +24,6 @@ def drawn(results, folder):
 
 
 @pytest.fixture
-def axes_of(monkeypatch, tmp_path):
-    """Draw one figure; its axes."""
-    seen = []
-    original = figures.new_figure
-
-    def spy(*labels):
-        axes, save = original(*labels)
-        seen.append(axes)
-        return axes, save
-
-    monkeypatch.setattr(figures, "new_figure", spy)
-
-    def draw(make, what, *more):
-        make(what, tmp_path / "figure.png", *more)
-        return seen[-1]
-
-    return draw
-
-
-@pytest.fixture
 def binding(make_run):
     """Two models over two difficulties, seeds, conditions, a missing cell, gates and an ablation."""
     further = [({"noise": 0.0}, 0.95), ({"num_writes": 50, "noise": 0.0}, 0.2), ({"num_writes": 50}, 0.3)]
