@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.cub200.download import OFFICIAL, Archive, prepare
+from experiments.cub200.download import OFFICIAL, prepare
+from experiments.download import Archive
 
 
 def main(arguments: Sequence[str] | None = None, archive: Archive = OFFICIAL) -> int:

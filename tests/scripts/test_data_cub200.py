@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cub200.download import Archive
+from experiments.download import Archive
 from tests.experiments.cub200.toy import write_toy
 
 _PATH = Path(__file__).resolve().parents[2] / "scripts" / "data_cub200.py"
@@ -17,7 +17,7 @@ _SPEC = importlib.util.spec_from_file_location("data_cub200", _PATH)
 data_cub200 = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(data_cub200)
 
-NOWHERE = Archive("CUB_200_2011.tgz", "http://127.0.0.1:9/CUB_200_2011.tgz", "0" * 32)
+NOWHERE = Archive("CUB_200_2011.tgz", "http://127.0.0.1:9/CUB_200_2011.tgz", "http://127.0.0.1:9/", None)
 
 
 def test_the_data_root_is_the_environments_or_the_arguments(tmp_path, monkeypatch, capsys):

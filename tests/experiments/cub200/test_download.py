@@ -7,6 +7,7 @@ import io
 import re
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,9 +15,10 @@ from threading import Event, Thread
 
 import pytest
 
-from experiments.cub200 import download as download_module
-from experiments.cub200.download import OFFICIAL, Archive, DownloadError, prepare
+from experiments import download as download_module
+from experiments.cub200.download import OFFICIAL, RECORD, prepare
 from experiments.cub200.index import read_index
+from experiments.download import Archive, DownloadError
 from tests.experiments.cub200.toy import write_toy
 
 DESCRIPTION = "6 of 11,788 images: a part"
@@ -94,7 +96,7 @@ def server(content: bytes) -> Iterator[Server]:
 
 @pytest.fixture
 def archive(server: Server) -> Archive:
-    return Archive("CUB_200_2011.tgz", server.url, md5(server.content))
+    return Archive("CUB_200_2011.tgz", server.url, RECORD, f"md5:{md5(server.content)}")
 
 
 def md5(content: bytes) -> str:
@@ -175,11 +177,13 @@ def test_another_part_than_was_asked_for_is_refused(tmp_path: Path, server: Serv
 
 
 @pytest.mark.parametrize("part", [b"", b"not the first 13", b"far too much" * 10_000])
-def test_a_wrong_download_is_removed(tmp_path: Path, server: Server, archive: Archive, part: bytes) -> None:
+def test_a_wrong_download_is_removed(
+    tmp_path: Path, content: bytes, server: Server, archive: Archive, part: bytes
+) -> None:
     (tmp_path / "CUB_200_2011.tgz.part").write_bytes(part)
     if not part:
         server.content = server.content[:-1] + b"?"
-    with pytest.raises(DownloadError, match=f"MD5 [0-9a-f]{{32}}, must be {archive.md5}; it has been removed"):
+    with pytest.raises(DownloadError, match=f"MD5 [0-9a-f]{{32}}, must be {md5(content)}; it has been removed"):
         prepare(tmp_path, archive)
     assert names(tmp_path) == set()
 
@@ -189,9 +193,9 @@ def test_an_address_that_fails_says_where_to_put_the_file(
     tmp_path: Path, server: Server, archive: Archive, how: str
 ) -> None:
     if how == "nobody listens":
-        archive, message = Archive(archive.name, "http://127.0.0.1:9/x.tgz", archive.md5), r"can't be reached \("
+        archive, message = replace(archive, url="http://127.0.0.1:9/x.tgz"), r"can't be reached \("
     else:
-        archive, message = Archive(archive.name, f"{archive.url}x", archive.md5), "answers 404 Not Found"
+        archive, message = replace(archive, url=f"{archive.url}x"), "answers 404 Not Found"
     with pytest.raises(DownloadError, match=message) as caught:
         prepare(tmp_path, archive)
     assert str(tmp_path / "CUB_200_2011.tgz") in str(caught.value)
@@ -247,7 +251,7 @@ def test_no_entry_leads_out_of_the_folder(
     root = tmp_path / "outer" / "root"
     root.mkdir(parents=True)
     (root / "CUB_200_2011.tgz").write_bytes(buffer.getvalue())
-    archive = Archive("CUB_200_2011.tgz", "http://127.0.0.1:9/", md5(buffer.getvalue()))
+    archive = Archive("CUB_200_2011.tgz", "http://127.0.0.1:9/", RECORD, f"md5:{md5(buffer.getvalue())}")
     if refused:
         with pytest.raises(DownloadError, match=r"has an entry that is refused .*nothing was unpacked"):
             prepare(root, archive)
@@ -268,7 +272,7 @@ def test_what_cannot_be_unpacked_leaves_nothing(tmp_path: Path, content: bytes, 
         spoilt = buffer.getvalue()
     (tmp_path / "CUB_200_2011.tgz").write_bytes(spoilt)
     with pytest.raises(DownloadError, match=r"can't be unpacked \(.*nothing was unpacked"):
-        prepare(tmp_path, Archive("CUB_200_2011.tgz", "http://127.0.0.1:9/", md5(spoilt)))
+        prepare(tmp_path, Archive("CUB_200_2011.tgz", "http://127.0.0.1:9/", RECORD, f"md5:{md5(spoilt)}"))
     assert names(tmp_path) == {"CUB_200_2011.tgz"}
 
 
@@ -291,4 +295,4 @@ def test_without_a_length_there_is_no_share(capsys) -> None:
 
 def test_the_official_archive_is_caltechs():
     assert OFFICIAL.url == "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
-    assert OFFICIAL.md5 == "97eceeb196236b17998738112f37df78"
+    assert OFFICIAL.checksum == "md5:97eceeb196236b17998738112f37df78"
