@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-# What a stream is for; the first word of its key, so that no two uses share one.
-USES = ("order", "crop", "noise", "evaluation noise", "validation", "subset")
+# What a stream is for; the first word of its key, so that no two uses share one. New ones go to the end.
+USES = ("order", "crop", "noise", "evaluation noise", "validation", "subset", "jitter")
 
 
 def _raw(count: int, seed: int, use: str, *key: int) -> np.ndarray:

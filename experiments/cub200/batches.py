@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64, UInt8
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
 from torchvision.transforms.v2 import functional
 
 from experiments.cub200.cache import Images
-from experiments.cub200.seeding import permutation, uniform
-from experiments.cub200.transforms import NUM_UNIFORM, evaluation_view, training_view
-from experiments.data import rows_of_process
+from experiments.endless import EndlessBatches
+from experiments.seeding import uniform
+from experiments.views import NUM_UNIFORM, evaluation_view, training_view
 
 # The masks of an evaluation are those of the images, whatever the run's seed.
 _EVALUATION_SEED = 0
@@ -66,18 +65,13 @@ class Pool:
         return self.images[self.places[member]]
 
 
-class TrainingBatches(IterableDataset[ImageBatch]):
-    """Batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``.
-
-    The images come in a random order of each epoch, one order after the other, so that a batch may lie across two.
-    Worker w of W yields batches ``start + w, start + w + W, ...``: the loader asks its workers in turn, so the order
-    is that of one process. Process ``rank`` of ``world_size`` gets its consecutive share of the rows of every batch.
-    It pickles, for spawned workers.
+class TrainingBatches(EndlessBatches[ImageBatch]):
+    """Random views of the images without end; see `EndlessBatches`.
 
     Args:
         pool: the images.
         batch_size: images of a batch, over all processes together.
-        seed: of orders, crops and noise; batch g is a function of (seed, g) alone.
+        seed: of orders, crops and noise.
         crop_scale: smallest and largest share of an image's area that is cut out.
         flip: whether every other view is mirrored.
         start: number of the first batch.
@@ -99,27 +93,14 @@ class TrainingBatches(IterableDataset[ImageBatch]):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        super().__init__()
+        super().__init__(len(pool), batch_size, seed, start, rank, world_size)
         self.pool = pool
-        self.batch_size = batch_size
-        self.seed = seed
         self.crop_scale = crop_scale
         self.flip = flip
-        self.start = start
-        self.rows = rows_of_process(batch_size, rank, world_size)
-        self._order: tuple[int, np.ndarray] | None = None
-
-    def __iter__(self) -> Iterator[ImageBatch]:
-        """Go on from the first batch, for ever."""
-        worker = get_worker_info()
-        index, step = (self.start, 1) if worker is None else (self.start + worker.id, worker.num_workers)
-        while True:
-            yield self.batch(index)
-            index += step
 
     def batch(self, index: int) -> ImageBatch:
         """This process's rows of batch ``index``."""
-        members = [self._member(index * self.batch_size + row) for row in self.rows]
+        members = self.members(index)
         views = [
             training_view(
                 self.pool.pixels(member),
@@ -133,13 +114,6 @@ class TrainingBatches(IterableDataset[ImageBatch]):
         noise = uniform(self.batch_size * self.pool.num_patches, self.seed, "noise", index)
         noise = noise.reshape(self.batch_size, -1)[self.rows.start : self.rows.stop]
         return _batch(views, noise, [self.pool.ids[member] for member in members])
-
-    def _member(self, position: int) -> int:
-        """The image at a position of the epochs' orders, one after the other."""
-        epoch, place = divmod(position, len(self.pool))
-        if self._order is None or self._order[0] != epoch:
-            self._order = epoch, permutation(len(self.pool), self.seed, "order", epoch)
-        return int(self._order[1][place])
 
 
 class EvaluationBatches:

@@ -163,9 +163,7 @@ class CubData(Data):
         batches = TrainingBatches(
             self._pool("train"), self.batch_size, self.seed, self.crop_scale, self.flip, start, rank, world_size
         )
-        # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
-        spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
-        return DataLoader(batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {}))
+        return batches.loader(self.num_workers)
 
     def val_dataloader(self) -> EvaluationBatches:
         """One pass over the images that are held out of the official train split."""

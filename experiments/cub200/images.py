@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
-from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional
 
-INTERPOLATION = InterpolationMode.BICUBIC
+from experiments.views import INTERPOLATION, scaled_size
 
 
 class CubImageError(ValueError):
@@ -52,11 +51,8 @@ def read_pixels(path: Path, short_side: int) -> UInt8[np.ndarray, "H W 3"]:
 
 
 def _scaled(image: Image.Image, short_side: int) -> tuple[int, int]:
-    # Rounded down, as torchvision's Resize does it.
     width, height = image.size
-    if height <= width:
-        return short_side, width * short_side // height
-    return height * short_side // width, short_side
+    return scaled_size(height, width, short_side)
 
 
 def _unreadable(path: Path, error: Exception) -> CubImageError:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from experiments.cub200.index import CubImage, CubIndex
-from experiments.cub200.seeding import permutation
+from experiments.seeding import permutation
 
 # One hold-out for every model and every seed of a run: it must not be what makes two runs differ.
 _SEED = 0

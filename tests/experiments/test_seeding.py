@@ -1,11 +1,11 @@
-"""The random numbers of CUB-200-2011's batches."""
+"""Random numbers by what they are for."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from experiments.cub200.seeding import USES, permutation, uniform
+from experiments.seeding import USES, permutation, uniform
 
 
 def test_uniform_numbers_are_uniform_and_float32_holds_them():

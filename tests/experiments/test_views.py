@@ -7,8 +7,8 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional
 
-from experiments.cub200.seeding import uniform
-from experiments.cub200.transforms import NUM_UNIFORM, crop_box, evaluation_view, training_view
+from experiments.seeding import uniform
+from experiments.views import NUM_UNIFORM, crop_box, evaluation_view, scaled_size, training_view
 
 
 def draw(number: int) -> list[float]:
@@ -69,3 +69,22 @@ def test_an_evaluation_view_is_the_centre(height: int, width: int) -> None:
     pixels = torch.arange(3 * height * width, dtype=torch.int64).remainder(251).to(torch.uint8).view(3, height, width)
     top, left = round((height - 16) / 2), round((width - 16) / 2)
     assert torch.equal(evaluation_view(pixels, 16), pixels[:, top : top + 16, left : left + 16])
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_the_frames_of_a_clip_are_all_seen_alike(flip):
+    clip = torch.randint(256, (3, 3, 40, 56), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    # The last number of a draw mirrors where it is below a half.
+    for drawn in (*(draw(number) for number in range(4)), [*draw(4)[:-1], 0.1]):
+        views = training_view(clip, 16, (0.2, 1.0), flip, drawn)
+        assert views.shape == (3, 3, 16, 16)
+        for frame, view in zip(clip, views, strict=True):
+            assert torch.equal(view, training_view(frame, 16, (0.2, 1.0), flip, drawn))
+    assert torch.equal(evaluation_view(clip, 16), clip[:, :, 12:28, 20:36])
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "expected"), [(240, 320, (256, 341)), (320, 240, (341, 256)), (64, 64, (256, 256))]
+)
+def test_sides_stay_in_proportion(height, width, expected):
+    assert scaled_size(height, width, 256) == expected
