@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
 import numpy as np
+
+Member = TypeVar("Member", bound=Any)
 
 # What a stream is for; the first word of its key, so that no two uses share one. New ones go to the end.
 USES = ("order", "crop", "noise", "evaluation noise", "validation", "subset", "jitter")
@@ -36,3 +41,10 @@ def uniform(count: int, seed: int, use: str, *key: int) -> np.ndarray:
 def permutation(count: int, seed: int, use: str, *key: int) -> np.ndarray:
     """(count,) int64: the numbers ``0 .. count - 1`` in random order; arguments and errors as `uniform`."""
     return np.argsort(_raw(count, seed, use, *key), kind="stable")
+
+
+def subset(members: Iterable[Member], max_members: int | None, seed: int, *key: int) -> tuple[Member, ...]:
+    """A random so many of the members (all, where there are fewer, or for None), in ascending order."""
+    members = sorted(members)
+    order = permutation(len(members), seed, "subset", *key)[:max_members]
+    return tuple(members[place] for place in sorted(order))

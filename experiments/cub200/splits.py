@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from experiments.cub200.index import CubImage, CubIndex
-from experiments.seeding import permutation
+from experiments.seeding import permutation, subset
 
 # One hold-out for every model and every seed of a run: it must not be what makes two runs differ.
 _SEED = 0
@@ -51,10 +50,4 @@ def split(index: CubIndex, validation_share: float, max_images: int | None = Non
                 f"the {name} split is empty: {index.describe()}, {len(index.train)} of them to train with "
                 f"validation_share={validation_share}; give more images or another share"
             )
-    return Splits(*(_subset(images, max_images, number) for number, images in enumerate(splits.values())))
-
-
-def _subset(images: Iterable[CubImage], max_images: int | None, number: int) -> tuple[CubImage, ...]:
-    images = sorted(images)
-    order = permutation(len(images), _SEED, "subset", number)[:max_images]
-    return tuple(images[place] for place in sorted(order))
+    return Splits(*(subset(images, max_images, _SEED, number) for number, images in enumerate(splits.values())))
