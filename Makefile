@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 CHOSEN = $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics reproduce-cub200 data-cub200 tables figures dashboard benchmark-scan test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics reproduce-cub200 data-cub200 data-ucf101 tables figures dashboard benchmark-scan test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
@@ -56,6 +56,9 @@ reproduce-cub200: $(STAMP) ## train the masked autoencoders on CUB-200, then pri
 
 data-cub200: $(STAMP) ## download CUB-200-2011 into the data root, check and unpack it
 	$(BIN)/python scripts/data_cub200.py $(ARGS)
+
+data-ucf101: $(STAMP) ## download UCF-101 into the data root, check and unpack it
+	$(BIN)/python scripts/data_ucf101.py $(ARGS)
 
 tables: $(STAMP) ## print the tables of a BENCHMARK (default: wikitext) from the result files
 	$(BIN)/python -m experiments.tables $(BENCHMARK) $(ARGS)

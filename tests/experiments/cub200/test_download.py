@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
@@ -20,56 +18,9 @@ from experiments.cub200.download import OFFICIAL, RECORD, prepare
 from experiments.cub200.index import read_index
 from experiments.download import Archive, DownloadError
 from tests.experiments.cub200.toy import write_toy
+from tests.experiments.server import Server, serving
 
 DESCRIPTION = "6 of 11,788 images: a part"
-
-
-class Server(ThreadingHTTPServer):
-    """Serves one file; notes the range of each request."""
-
-    daemon_threads = True
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content = content
-        self.ranges: list[str | None] = []
-        self.takes_ranges = True
-        self.shift = 0
-        self.breaks_off_at: int | None = None
-        self.hangs: Event | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/CUB_200_2011.tgz"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.ranges.append(asked)
-        content, start = self.server.content, 0
-        if self.path != "/CUB_200_2011.tgz":
-            self.send_error(404)
-            return
-        if asked and self.server.takes_ranges:
-            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
-            if start >= len(content):
-                self.send_error(416)
-                return
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start + self.server.shift}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        self.wfile.write(content[start : self.server.breaks_off_at])
-        if self.server.hangs is not None:
-            self.server.hangs.wait(10)
-
-    def log_message(self, *args: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +36,8 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def server(content: bytes) -> Iterator[Server]:
-    server = Server(content)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(content, "CUB_200_2011.tgz") as server:
+        yield server
 
 
 @pytest.fixture
