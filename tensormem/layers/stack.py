@@ -36,7 +36,8 @@ class Stack(nn.Module):
     - ``layer``: every layer has a state of its own, empty at the start of a sequence. Causal; L times the bytes.
     - ``depth`` (the paper's): a layer goes on from the final state of the layer below, which has seen the whole
       call. The memory's last chunk is padded and written at the end of each layer. NOT causal on tokens: from
-      the second layer on the first token reads the last. It carries no state between calls.
+      the second layer on the first token reads the last. It carries no state between calls, only from frame to
+      frame of a video, which `step` takes as a whole.
 
     Args:
         blocks: the blocks, first one first.
@@ -119,6 +120,45 @@ class Stack(nn.Module):
         """The tokens after the last block, and the next state (None where the threading carries none)."""
         if state is not None:
             self._require_carrying()
+        x, mixers, memories = self._run(x, state)
+        if not self.carries_state:
+            return x, None
+        return x, StackState(tuple(mixers), tuple(memories))
+
+    def init_memories(
+        self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> tuple[MemoryState, ...]:
+        """What `step` carries before the first frame of B videos: the memories of which nothing was written."""
+        if self.memory is None:
+            return ()
+        num_memories = len(self.fusions) if self.threading == "layer" else 1
+        return tuple(self.memory.init_state(batch, device, dtype) for _ in range(num_memories))
+
+    def step(
+        self, x: Float[Tensor, "B N dim"], memories: tuple[MemoryState, ...]
+    ) -> tuple[Float[Tensor, "B N dim"], tuple[MemoryState, ...]]:
+        """One frame of a video: what mixes tokens sees that frame alone, the memory runs on through the frames.
+
+        Every layer pads and writes its last chunk at the frame's end, as published. With ``layer`` each goes on from
+        where it was after the frame before; with ``depth`` the first one goes on from the last layer of the frame
+        before.
+
+        Args:
+            x: the frame's tokens.
+            memories: what the frame before left, or `init_memories`.
+
+        Returns:
+            The tokens after the last block, and the memories, in which nothing is pending.
+        """
+        state = StackState((None,) * len(self.blocks), memories)
+        x, _, reached = self._run(x, state)
+        if self.memory is None:
+            return x, ()
+        kept = reached if self.threading == "layer" else reached[-1:]
+        return x, tuple(self.memory.flush(each) for each in kept)
+
+    def _run(self, x: Tensor, state: StackState | None) -> tuple[Tensor, list[Any], list[MemoryState]]:
+        """The tokens after the last block, and the states that mixers and memories reach."""
         mixers: list[Any] = []
         memories: list[MemoryState] = []
         for layer, block in enumerate(self.blocks):
@@ -129,17 +169,15 @@ class Stack(nn.Module):
             x = block.transform(x)
             if self.place == "after":
                 x = self._fuse(layer, x, state, memories)
-        if not self.carries_state:
-            return x, None
-        return x, StackState(tuple(mixers), tuple(memories))
+        return x, mixers, memories
 
     def _fuse(self, layer: int, x: Tensor, state: StackState | None, reached: list[MemoryState]) -> Tensor:
         """The tokens with what the memory adds in a layer; what it reaches is appended to what the layers below did."""
         if self.memory is None or layer not in self.memory_layers:
             return x
         place = len(reached)
-        if self.threading == "depth":
-            below = self.memory.flush(reached[-1]) if reached else None
+        if self.threading == "depth" and reached:
+            below: MemoryState | None = self.memory.flush(reached[-1])
         else:
             below = None if state is None else state.memories[place]
         x, after = self.fusions[place](x, self.memory, below)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from tensormem.layers.attention import CausalAttention
+from tensormem.layers.bidirectional import BidirectionalAttention
 from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack, StackState
 from tensormem.memory import MemoryState, TensorMemory
@@ -242,3 +243,60 @@ def test_an_unknown_threading_is_an_error_that_names_the_choices():
         Stack([], DIM, None, place="before")
     with pytest.raises(ValueError, match="every=0 must be at least 1"):
         Stack([], DIM, None, every=0)
+
+
+def make_frame_stack(threading, **kwargs):
+    """Layers of attention without a direction, which see a frame as a whole."""
+    blocks = [Block(DIM, BidirectionalAttention(DIM, 2), mlp_ratio=2.0) for _ in range(NUM_LAYERS)]
+    stack = Stack(blocks, DIM, TensorMemory(DIM, 3, (2, 3), CHUNK), threading, **kwargs).double()
+    randomise(stack, torch.Generator().manual_seed(0))
+    return stack
+
+
+def steps_by_hand(stack, frames):
+    """The memory's route through layers and frames, written out."""
+    states = {layer: stack.memory.init_state(2, dtype=torch.float64) for layer in range(NUM_LAYERS)}
+    running, outputs = states[0], []
+    for x in frames:
+        for layer, block in enumerate(stack.blocks):
+            x, _ = block.mix(x)
+            if stack.place == "after":
+                x = block.transform(x)
+            if layer in stack.memory_layers:
+                fusion = stack.fusions[list(stack.memory_layers).index(layer)]
+                # Zeros behind the tokens make the last chunk whole.
+                tokens = F.pad(fusion.norm(x), (0, 0, 0, -x.shape[1] % CHUNK))
+                read, after = stack.memory(tokens, running if stack.threading == "depth" else states[layer])
+                running = states[layer] = after
+                x = x + fusion.gate * read[:, : x.shape[1]]
+            if stack.place == "between":
+                x = block.transform(x)
+        outputs.append(x)
+    return outputs, (running,) if stack.threading == "depth" else tuple(states[layer] for layer in stack.memory_layers)
+
+
+@pytest.mark.parametrize("threading", ["layer", "depth"])
+@pytest.mark.parametrize("options", [{}, {"place": "between", "every": 2, "gamma": -2.0}], ids=["after", "between"])
+@pytest.mark.parametrize("length", [CHUNK, 7])
+def test_a_frame_goes_on_from_the_frame_before(threading, options, length):
+    stack = make_frame_stack(threading, **options)
+    frames = [make_tokens(length, seed=seed) for seed in range(3)]
+    outputs, memories = [], stack.init_memories(2, dtype=torch.float64)
+    for frame in frames:
+        y, memories = stack.step(frame, memories)
+        outputs.append(y)
+    expected, states = steps_by_hand(stack, frames)
+    for number, (actual, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        assert_close(actual, wanted, f"frame {number}", EXACT_FLOAT64)
+    for actual, wanted in zip(memories, states, strict=True):
+        assert_close(actual.h, wanted.h, "h", EXACT_FLOAT64)
+        assert_close(actual.c, wanted.c, "c", EXACT_FLOAT64)
+        assert int(actual.pending) == 0
+
+
+def test_a_stack_without_a_memory_takes_each_frame_alone():
+    stack = Stack([Block(DIM, BidirectionalAttention(DIM, 2), mlp_ratio=2.0)], DIM).double()
+    assert stack.init_memories(2) == ()
+    y, memories = stack.step(make_tokens(), ())
+    assert memories == ()
+    assert torch.equal(y, stack(make_tokens())[0])
