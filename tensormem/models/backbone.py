@@ -1,23 +1,31 @@
-"""What the models of all domains build their stacks from: plain Transformer blocks, and how wide a control must be.
+"""What the models of all domains build their stacks from: blocks, initial weights, and how wide a control must be.
 
 Legend: L layers, C channels and K chunk size of the memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from tensormem.layers.attention import CausalAttention
+from tensormem.layers.bidirectional import BidirectionalAttention
 from tensormem.layers.block import Block, GatedFusion
 from tensormem.layers.local import LocalAttention
 from tensormem.layers.positions import PositionsKind, check_kind
+from tensormem.layers.stack import Stack
 from tensormem.memory import TensorMemory
 
 AttentionDropout = Literal["matched", "paper"]
+Init = Literal["tuned", "paper"]
+# Mean and deviation of the colours of ImageNet, by which images are normalised as is usual.
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_STD = 0.02
 
 
 def make_blocks(num_layers: int, make: Callable[[], Block]) -> list[Block]:
@@ -71,6 +79,79 @@ def plain_blocks(
         return Block(dim, mixer, mlp_ratio, dropout, sandwich)
 
     return make_blocks(num_layers, block)
+
+
+def drop_rates(drop_path: float, num_layers: int) -> list[float]:
+    """Rising linearly from 0 to drop_path, as is usual for vision Transformers."""
+    return [drop_path * layer / max(1, num_layers - 1) for layer in range(num_layers)]
+
+
+def bidirectional_blocks(
+    num_layers: int,
+    dim: int,
+    num_heads: int,
+    mlp_ratio: float,
+    dropout: float,
+    drop_path: float,
+    half_width: int | None = None,
+) -> list[Block]:
+    """L blocks of attention without a direction and an MLP, for images and frames.
+
+    Args:
+        num_layers: L.
+        dim: width of the tokens.
+        num_heads: attention heads.
+        mlp_ratio: width of the MLP over dim.
+        dropout: on both branches and on the attention weights.
+        drop_path: probability with which the last block's branches are left out; it rises linearly from 0.
+        half_width: tokens on either side that each one attends to; None: all.
+    """
+    rates = iter(drop_rates(drop_path, num_layers))
+
+    def block() -> Block:
+        mixer = BidirectionalAttention(dim, num_heads, dropout, half_width)
+        return Block(dim, mixer, mlp_ratio, dropout, drop_path=next(rates))
+
+    return make_blocks(num_layers, block)
+
+
+def normalised(
+    images: Float[Tensor, "*batch 3 H W"],
+    mean: Sequence[float] = MEAN,
+    deviation: Sequence[float] = DEVIATION,
+) -> Float[Tensor, "*batch 3 H W"]:
+    """Images in [0, 1] with each colour's mean taken away, over its deviation; by default those of ImageNet."""
+    return (images - images.new_tensor(mean)[:, None, None]) / images.new_tensor(deviation)[:, None, None]
+
+
+def initialise(model: nn.Module, stacks: Sequence[Stack], embeddings: Sequence[nn.Parameter], init: Init) -> None:
+    """The initial weights of every vision Transformer: linear maps 0.02 normal, their biases zero.
+
+    The memory keeps its own initialisation, as does what is no linear map, and what is frozen.
+
+    Args:
+        model: whose linear maps are initialised.
+        stacks: of the model.
+        embeddings: further parameters that are 0.02 normal.
+        init: ``tuned`` scales the weights that end a residual branch by 1 / sqrt(2 L); ``paper`` does not.
+
+    Raises:
+        ValueError: an unknown init.
+    """
+    if init not in get_args(Init):
+        raise ValueError(f"init={init!r} is unknown; choose one of {get_args(Init)}")
+    own = {module for stack in stacks if stack.memory is not None for module in stack.memory.modules()}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module not in own and module.weight.requires_grad:
+            nn.init.normal_(module.weight, std=_STD)
+            nn.init.zeros_(module.bias)
+    for parameter in embeddings:
+        nn.init.normal_(parameter, std=_STD)
+    if init == "tuned":
+        for stack in stacks:
+            for block in stack.blocks:
+                for end in (block.mixer.output, block.mlp.output):
+                    nn.init.normal_(end.weight, std=_STD / math.sqrt(2 * len(stack.blocks)))
 
 
 def matched_mlp_ratio(

@@ -15,13 +15,11 @@ from torch import Tensor, nn
 from tensormem.layers.bidirectional import BidirectionalAttention
 from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack
+from tensormem.models.backbone import Init, initialise, normalised
 from tensormem.models.zoo_model import ZooModel
 
 TokenOrder = Literal["raster", "shuffled"]
 Target = Literal["pixels", "normalised"]
-Init = Literal["tuned", "paper"]
-# Mean and deviation of the colours of ImageNet, by which images are normalised as is usual.
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Decoder(nn.Module):
@@ -108,7 +106,6 @@ class MaskedAutoencoder(ZooModel):
         for name, choice, kind in (
             ("target", target, Target),
             ("token_order", token_order, TokenOrder),
-            ("init", init, Init),
         ):
             if choice not in get_args(kind):
                 raise ValueError(f"{name}={choice!r} is unknown; choose one of {get_args(kind)}")
@@ -124,7 +121,9 @@ class MaskedAutoencoder(ZooModel):
         self.norm = nn.LayerNorm(dim)
         outputs = 3 * patch * patch
         self.decoder = Decoder(self.num_patches, dim, decoder_dim, decoder_layers, decoder_heads, outputs)
-        self._init(init)
+        embeddings = [self.class_token, self.positions, self.decoder.mask_token, self.decoder.positions]
+        embeddings += [] if self.registers is None else [self.registers]
+        initialise(self, [self.stack, self.decoder.stack], embeddings, init)
 
     @property
     def streaming(self) -> Literal["token", "frame", "none"]:
@@ -137,8 +136,7 @@ class MaskedAutoencoder(ZooModel):
 
     def encode(self, images: Float[Tensor, "B 3 side side"], places: Tensor) -> Float[Tensor, "B tokens dim"]:
         """Vectors of the class token and of the patches at places (B, M) int64, in that order."""
-        mean, deviation = (images.new_tensor(values)[:, None, None] for values in (_MEAN, _DEVIATION))
-        patches = self.embedding((images - mean) / deviation).flatten(2).transpose(1, 2) + self.positions[1:]
+        patches = self.embedding(normalised(images)).flatten(2).transpose(1, 2) + self.positions[1:]
         visible = patches.gather(1, places[..., None].expand(-1, -1, patches.shape[-1]))
         front = [(self.class_token + self.positions[0]).expand(len(images), 1, -1)]
         if self.registers is not None:
@@ -180,20 +178,3 @@ class MaskedAutoencoder(ZooModel):
         if noise is None:
             raise ValueError("token_order=shuffled needs the noise that orders the patches")
         return noise.masked_fill(hidden, math.inf).argsort(dim=1)[:, :num_visible]
-
-    def _init(self, init: Init) -> None:
-        std = 0.02
-        memory = self.stack.memory
-        own = set() if memory is None else set(memory.modules())
-        for module in self.modules():
-            if isinstance(module, nn.Linear) and module not in own:
-                nn.init.normal_(module.weight, std=std)
-                nn.init.zeros_(module.bias)
-        embeddings = [self.class_token, self.positions, self.decoder.mask_token, self.decoder.positions]
-        for parameter in [*embeddings, *([] if self.registers is None else [self.registers])]:
-            nn.init.normal_(parameter, std=std)
-        if init == "tuned":
-            for stack in (self.stack, self.decoder.stack):
-                for block in stack.blocks:
-                    for end in (block.mixer.output, block.mlp.output):
-                        nn.init.normal_(end.weight, std=std / math.sqrt(2 * len(stack.blocks)))

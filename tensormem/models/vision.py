@@ -11,35 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensormem.layers.bidirectional import BidirectionalAttention
-from tensormem.layers.block import Block
 from tensormem.layers.stack import Stack, Threading
 from tensormem.memory import TensorMemory
-from tensormem.models.backbone import make_blocks, matched_mlp_ratio
+from tensormem.models.backbone import bidirectional_blocks, drop_rates, matched_mlp_ratio
 from tensormem.models.masked_autoencoder import MaskedAutoencoder
-
-
-def _drop_rates(drop_path: float, num_layers: int) -> list[float]:
-    """Rising linearly from 0 to drop_path, as is usual for vision Transformers."""
-    return [drop_path * layer / max(1, num_layers - 1) for layer in range(num_layers)]
-
-
-def _blocks(
-    num_layers: int,
-    dim: int,
-    num_heads: int,
-    mlp_ratio: float,
-    dropout: float,
-    drop_path: float,
-    half_width: int | None = None,
-) -> list[Block]:
-    rates = iter(_drop_rates(drop_path, num_layers))
-
-    def block() -> Block:
-        mixer = BidirectionalAttention(dim, num_heads, dropout, half_width)
-        return Block(dim, mixer, mlp_ratio, dropout, drop_path=next(rates))
-
-    return make_blocks(num_layers, block)
 
 
 class BaseMAE(MaskedAutoencoder):
@@ -69,7 +44,7 @@ class BaseMAE(MaskedAutoencoder):
         half_width: int | None = None,
         **kwargs: Any,
     ) -> None:
-        blocks = _blocks(num_layers, dim, num_heads, mlp_ratio, dropout, drop_path, half_width)
+        blocks = bidirectional_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, drop_path, half_width)
         super().__init__(Stack(blocks, dim), dim, **kwargs)
 
 
@@ -148,7 +123,7 @@ class TensorMAE(MaskedAutoencoder):
         drop_path: float = 0.1,
         **kwargs: Any,
     ) -> None:
-        blocks = _blocks(num_layers, dim, num_heads, mlp_ratio, dropout, drop_path)
+        blocks = bidirectional_blocks(num_layers, dim, num_heads, mlp_ratio, dropout, drop_path)
         memory = TensorMemory(dim, memory_channels, memory_grid, memory_chunk, **(memory_options or {}))
         stack = Stack(
             blocks,
@@ -157,7 +132,7 @@ class TensorMAE(MaskedAutoencoder):
             threading,
             gamma,
             dropout,
-            _drop_rates(drop_path, num_layers),
+            drop_rates(drop_path, num_layers),
             place="between",
             every=memory_every,
         )
