@@ -43,11 +43,17 @@ def tensors(state, path=""):
     }
 
 
-def in_calls(domain, model, inputs, sizes):
+def each_call(domain, model, inputs, sizes):
+    """The output of each call on a part of the inputs, and the last state."""
     outputs, state = [], model.init_state(BATCH)
     for start, stop in pairwise([0, *accumulate(sizes)]):
         output, state = model(domain.take(inputs, slice(start, stop)), state)
         outputs.append(output)
+    return outputs, state
+
+
+def in_calls(domain, model, inputs, sizes):
+    outputs, state = each_call(domain, model, inputs, sizes)
     return torch.cat(outputs, dim=1), state
 
 
@@ -85,7 +91,7 @@ def test_every_domain_is_walked(folder):
 def test_the_walk_finds_the_models_that_are_known(domain):
     missing = {
         kind: sorted(getattr(domain, kind) - set(getattr(domain, f"found_{kind}")))
-        for kind in ("streaming", "one_call", "variants", "whole")
+        for kind in ("streaming", "one_call", "variants", "whole", "frames")
     }
     assert not any(missing.values()), f"not found in conf/model/{domain.name}: {missing}"
 
@@ -104,7 +110,7 @@ def test_the_yaml_builds_the_model_as_a_run_builds_it(domain, stem):
 
 @each("found")
 def test_streaming_is_declared(domain, stem):
-    assert domain.make(stem).streaming in ("token", "none")
+    assert domain.make(stem).streaming in ("token", "frame", "none")
 
 
 @each("found_sequences")
@@ -115,8 +121,8 @@ def test_the_gradient_reaches_every_parameter(domain, stem, positions):
     assert not without_gradient(model)
 
 
-@each("found_whole")
-def test_the_gradient_reaches_every_parameter_of_an_image_model(domain, stem):
+@each("found_pictures")
+def test_the_gradient_reaches_every_parameter_of_a_model_of_pictures(domain, stem):
     # Stochastic depth would leave out a branch, and its parameters with it.
     model = domain.make_random(stem, drop_path=0.0).train()
     domain.run(model, domain.make_inputs(model)).square().sum().backward()
@@ -171,6 +177,72 @@ def test_a_state_may_be_used_again(domain, stem):
     model(domain.make_inputs(model, 5, seed=9), state)
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(state).items())
     assert torch.equal(model(rest, state)[0], first)
+
+
+@each("found_frames")
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_video_in_any_split_between_frames_has_the_logits_of_one_call(domain, stem, split):
+    model = domain.make_random(stem)
+    frames = domain.make_inputs(model)
+    whole, whole_state = model(frames)
+    with torch.no_grad():
+        outputs, state = each_call(domain, model, frames, SPLITS[split])
+    assert_close(outputs[-1], whole, "logits", EXACT_FLOAT64)
+    assert_all_close(tensors(state), tensors(whole_state), EXACT_FLOAT64)
+    # What is said on the way is what a video that ends there would be.
+    stop = SPLITS[split][0]
+    assert_close(outputs[0], model(domain.take(frames, slice(stop)))[0], "first logits", EXACT_FLOAT64)
+
+
+@each("found_frames")
+def test_a_video_in_parts_has_the_gradients_of_one_call(domain, stem):
+    model = domain.make_random(stem)
+    frames = domain.make_inputs(model)
+    got, wanted = (
+        gradients({"logits": logits}, model.named_parameters(), torch.Generator().manual_seed(3))
+        for logits in (each_call(domain, model, frames, SPLITS["random0"])[0][-1], model(frames)[0])
+    )
+    assert_all_close(got, wanted, EXACT_FLOAT64)
+
+
+@each("found_frames")
+def test_the_state_of_a_video_may_be_used_again_and_no_frames_change_nothing(domain, stem):
+    model = domain.make_random(stem)
+    frames = domain.make_inputs(model)
+    logits, state = model(domain.take(frames, slice(7)))
+    before = {name: tensor.clone() for name, tensor in tensors(state).items()}
+    first, _ = model(domain.take(frames, slice(7, None)), state)
+    model(domain.make_inputs(model, 5, seed=9), state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(state).items())
+    assert torch.equal(model(domain.take(frames, slice(7, None)), state)[0], first)
+    same, after = model(domain.take(frames, slice(0)), state)
+    assert torch.equal(same, logits)
+    assert_all_close(tensors(after), tensors(state), EXACT_FLOAT64)
+
+
+@each("found_frames")
+@pytest.mark.parametrize("length", [1, LENGTH])
+def test_state_bytes_are_those_of_the_real_state_of_one_video(domain, stem, length):
+    model = domain.make(stem)
+    _, state = model(domain.make_inputs(model, length, batch=1))
+    held = [tensor for tensor in tensors(state).values() if tensor.dim()]
+    assert model.state_bytes(length) == sum(tensor.numel() * tensor.element_size() for tensor in held)
+    assert {tensor.dtype for tensor in held} == {torch.float32}
+
+
+@each("found_frames")
+def test_an_earlier_frame_has_its_part_in_the_last_ones_vectors(domain, stem):
+    """Not only through the mean of the frames' vectors: what is carried must be read."""
+    model = domain.make_random(stem)
+    frames = domain.make_inputs(model, 3)
+    changed = frames.clone()
+    changed[:, 0] = 1 - changed[:, 0]
+    shares = []
+    for video in (frames, changed):
+        _, state = model(domain.take(video, slice(2)))
+        _, after = model(domain.take(video, slice(2, 3)), state)
+        shares.append(after.features - state.features)
+    assert (shares[0] - shares[1]).abs().max() > 1e-6
 
 
 @each("found_sequences")

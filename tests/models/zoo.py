@@ -47,7 +47,10 @@ class Domain:
         streaming: stems that must be found and must take a sequence in any split.
         one_call: stems that must be found and must take a sequence whole.
         variants: models that must be found in nested folders.
-        whole: stems that must be found and take no sequence but an image as a whole, and so have no state to be given.
+        whole: stems that must be found and take no sequence but an image or video as a whole, and so have no state to
+            be given.
+        frames: stems that must be found and must take a video in any split between its frames.
+        returns_state: whether models take one input and return their state too.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Domain:
     one_call: frozenset[str]
     variants: frozenset[str] = frozenset()
     whole: frozenset[str] = frozenset()
+    frames: frozenset[str] = frozenset()
+    returns_state: bool = True
 
     def __repr__(self):
         return self.name
@@ -73,8 +78,17 @@ class Domain:
         return [stem for stem in self.found if not hasattr(self.make(stem), "init_state")]
 
     @cached_property
+    def found_frames(self):
+        return [stem for stem in self.found if self.make(stem).streaming == "frame"]
+
+    @cached_property
+    def found_pictures(self):
+        """The models of images and videos."""
+        return [stem for stem in self.found if stem in {*self.found_whole, *self.found_frames}]
+
+    @cached_property
     def found_sequences(self):
-        return [stem for stem in self.found if stem not in self.found_whole]
+        return [stem for stem in self.found if stem not in self.found_pictures]
 
     @cached_property
     def found_streaming(self):
@@ -107,7 +121,7 @@ class Domain:
 
     def run(self, model, inputs):
         """What a model makes of inputs, without a state."""
-        return model(*inputs) if self.whole else model(inputs)[0]
+        return model(inputs)[0] if self.returns_state else model(*inputs)
 
     def make_inputs(self, model, length=LENGTH, batch=BATCH, seed=2):
         """Sequences for a model, in its own dtype."""
@@ -183,9 +197,37 @@ VISION = Domain(
     streaming=frozenset(),
     one_call=frozenset(),
     whole=frozenset({"base", "base_wide", "local", "registers", "tensor"}),
+    returns_state=False,
 )
 
-DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS, VISION)}
+
+def draw_frames(batch, length, dtype, generator):
+    """Videos of so many frames."""
+    return torch.rand(batch, length, 3, IMAGE_SIZE, IMAGE_SIZE, generator=generator, dtype=dtype)
+
+
+VIDEO = Domain(
+    name="video",
+    # The YAMLs name all sizes; these are small enough for a test.
+    experiment="cub200",
+    arguments={
+        "num_classes": 4,
+        "image_size": IMAGE_SIZE,
+        "patch": 2 * PATCH,
+        "num_frames": LENGTH,
+        "dim": 24,
+        "num_layers": 2,
+        "num_heads": 2,
+    },
+    draw=draw_frames,
+    take=lambda frames, where: frames[:, where],
+    streaming=frozenset(),
+    one_call=frozenset(),
+    whole=frozenset({"base", "base_wide"}),
+    frames=frozenset({"registers", "tensor", "tensor_layer"}),
+)
+
+DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS, VISION, VIDEO)}
 
 
 def make_words(length=LENGTH, seed=2):
