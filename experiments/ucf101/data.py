@@ -45,6 +45,7 @@ class UcfData(Data):
         flip: whether every other training view is mirrored.
         colour_jitter: largest change of brightness, contrast and saturation in training, as a share of each; the paper
             names no strength.
+        label_smoothing: share of the probability that the training's answers spread over all classes.
         num_workers: processes that prepare training batches (spawned); they don't change the batches.
         cache: ``none``, or ``disk``: decoded frames are kept there; it changes no pixel.
         cache_folder: folder of the ``disk`` cache, outside the data set.
@@ -73,6 +74,7 @@ class UcfData(Data):
         crop_scale: Sequence[float] = (0.5, 1.0),
         flip: bool = True,
         colour_jitter: float = 0.2,
+        label_smoothing: float = 0.1,
         num_workers: int = 0,
         cache: str = "none",
         cache_folder: str | Path | None = None,
@@ -105,8 +107,9 @@ class UcfData(Data):
             raise ValueError(f"image_size={image_size}: must be a multiple of patch={patch}")
         if not 0 < validation_share < 1:
             raise ValueError(f"validation_share={validation_share}: must be above 0 and below 1")
-        if not 0 <= colour_jitter <= 1:
-            raise ValueError(f"colour_jitter={colour_jitter}: must be from 0 to 1")
+        for name, share in (("colour_jitter", colour_jitter), ("label_smoothing", label_smoothing)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name}={share}: must be from 0 to 1")
         if len(crop_scale) != 2 or not 0 < crop_scale[0] <= crop_scale[1] <= 1:
             raise ValueError(f"crop_scale={tuple(crop_scale)}: must be two shares, 0 < smallest <= largest <= 1")
         if (cache == "disk") != (cache_folder is not None):
@@ -125,6 +128,7 @@ class UcfData(Data):
         self.validation_share = validation_share
         self.evaluation_resize = evaluation_resize
         self.augmentation = Augmentation((float(crop_scale[0]), float(crop_scale[1])), flip, colour_jitter)
+        self.label_smoothing = label_smoothing
         self.num_workers = num_workers
         self.cache = cache
         self.cache_folder = None if cache_folder is None else Path(cache_folder)
