@@ -201,9 +201,15 @@ class UcfData(Data):
 
     @property
     def source(self) -> str:
+        """The split, and how much of what is listed was there; raises RuntimeError before `setup`."""
+        self._pool("train")
+        return f"split {self.split}, {self._source}"
+
+    @property
+    def extra_result(self) -> dict[str, Any]:
         """How much of what is listed was there, and what decodes it; raises RuntimeError before `setup`."""
         self._pool("train")
-        return f"split {self.split}, {self._source}; decoded by {decoder()}"
+        return {"clips": {"found": self._source, "decoder": decoder()}}
 
     def train_dataloader(self) -> DataLoader[ClipBatch]:
         """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""

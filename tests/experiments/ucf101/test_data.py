@@ -44,12 +44,13 @@ def test_set_up_splits_and_says_what_was_there(arguments: dict[str, Any]) -> Non
     assert data.tokens_per_step == 4 * 3 * 4
     assert data.num_evaluation_tokens == (6 * 3 * 4, 6 * 3 * 4)
     assert set_up(arguments, num_test_views=2).num_evaluation_tokens == (6 * 3 * 4, 2 * 6 * 3 * 4)
-    assert data.source == f"split 1, all 30 clips of 3 classes; decoded by {decoder()}"
+    assert data.source == "split 1, all 30 clips of 3 classes"
+    assert data.extra_result == {"clips": {"found": "all 30 clips of 3 classes", "decoder": decoder()}}
 
 
 def test_what_a_run_asks_before_set_up(arguments: dict[str, Any], tmp_path: Path) -> None:
     data = UcfData(**arguments)
-    for name in ("source", "num_evaluation_tokens", "network_arguments", "classes"):
+    for name in ("source", "extra_result", "num_evaluation_tokens", "network_arguments", "classes"):
         with pytest.raises(RuntimeError, match=r"call setup\(\) first"):
             getattr(data, name)
     with pytest.raises(UcfNotFoundError, match="make data-ucf101"):
