@@ -99,12 +99,28 @@ _CUB200: dict[str, tuple[type, ...]] = {
     "history.step": (list,),
     "history.validation_mse": (list,),
 }
+_UCF101: dict[str, tuple[type, ...]] = {
+    "protocol.views": (int,),
+    "metrics.test_top1": _NUMBER,
+    "metrics.test_top5": _NUMBER,
+    "metrics.test_nats": _NUMBER,
+    "metrics.test_clips": (int,),
+    "metrics.chance": _NUMBER,
+    "metrics.validation_nats": _NUMBER,
+    "metrics.validation_top1": _NUMBER,
+    "metrics.best_step": (int,),
+    "tests": (list,),
+    "history": (dict,),
+    "history.step": (list,),
+    "history.validation_nats": (list,),
+}
 # What an experiment asks for beyond that; nothing, where it isn't named here.
 SCHEMA_OF_EXPERIMENT: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "wikitext": _LANGUAGE,
     "quickstart": _LANGUAGE,
     "diagnostics": _DIAGNOSTICS,
     "cub200": _CUB200,
+    "ucf101": _UCF101,
 }
 # Blocks of lists that belong together, one value each.
 _PARALLEL = ("loss_by_position", "history")

@@ -29,6 +29,7 @@ def test_every_model_composes_at_every_scale(model, scale):
 def test_no_scale_or_group_is_left_out():
     assert choices("scale") == sorted([*SCALES, "auto"])
     assert choices("scale/wikitext") == choices("scale/diagnostics") == choices("scale/cub200") == sorted(SCALES)
+    assert choices("scale/ucf101") == sorted(SCALES)
     assert choices("preset") == sorted(PRESETS)
     assert len(choices("model/language")) >= 3
 
@@ -161,8 +162,61 @@ def test_the_papers_scale_of_images_has_the_published_settings():
     assert composed("experiment=cub200", "model=vision/registers", "scale=paper").model.network.num_registers == 8
 
 
+def video_model(config):
+    """The network of a composed config, without its weights."""
+    data = config.data
+    sizes = {"num_frames": data.num_frames, "image_size": data.image_size, "patch": data.patch}
+    with torch.device("meta"):
+        return instantiate(config.model.network, num_classes=101, **sizes)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("model", choices("model/video"))
+def test_every_video_model_composes_at_every_scale(model, scale):
+    config = composed("experiment=ucf101", f"model=video/{model}", f"scale={scale}")
+    assert config.protocol == {"views": 1, "backbone": None, "pretrained": False, "init": "tuned"}
+    assert (config.model.name, config.size.name) == (model, scale)
+    assert video_model(config).streaming == ("none" if model.startswith("base") else "frame")
+    instantiate(config.data)
+    training = instantiate(config.training)
+    # Nothing stops early, and the last step is evaluated.
+    assert training.patience > training.steps / training.evaluate_every
+    assert training.steps % training.evaluate_every == 0
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_wide_video_model_has_the_parameters_of_tensor_at_every_size(scale):
+    wide, tensor = (
+        sum(
+            parameter.numel()
+            for parameter in video_model(
+                composed("experiment=ucf101", f"model=video/{model}", f"scale={scale}")
+            ).parameters()
+        )
+        for model in ("base_wide", "tensor")
+    )
+    assert abs(wide - tensor) < 0.01 * tensor
+
+
+def test_the_papers_scale_of_videos_has_the_published_settings():
+    config = composed("experiment=ucf101", "model=video/tensor", "scale=paper")
+    network = config.model.network
+    assert (network.dim, network.num_layers, network.num_heads) == (384, 12, 6)
+    assert (network.dropout, network.drop_path) == (0.1, 0.2)
+    assert (network.memory_channels, list(network.memory_grid), network.memory_chunk) == (64, [8, 8, 8], 8)
+    assert (network.gamma, network.threading) == (-2.0, "depth")
+    data, training = config.data, config.training
+    assert (data.image_size, data.patch, data.num_frames, data.batch_size) == (224, 16, 8, 16)
+    assert (training.learning_rate, training.weight_decay, training.clip_norm) == (1e-4, 0.05, 1)
+    # 50 epochs of the 8,460 clips that train, 5 of them warmup.
+    assert (training.steps, training.warmup_steps) == (50 * training.evaluate_every, 5 * training.evaluate_every)
+    assert training.evaluate_every == -(-8_460 // data.batch_size)
+    assert (training.precision, data.label_smoothing) == ("bf16-mixed", 0.1)
+    assert config.published == {"base": 82.12, "tensor": 89.21}
+
+
 def test_every_experiment_has_its_models_checked_here():
     domains = {BENCHMARKS[experiment].domain for experiment in choices("experiment")}
-    assert domains == {"language", "diagnostics", "vision"}
+    assert domains == {"language", "diagnostics", "vision", "video"}
     assert choices("diagnostic") == ["binding", "map_building", "no_harm", "occlusion", "recall"]
     assert choices("steps") == ["converge", "fixed"]

@@ -7,8 +7,10 @@ from experiments.schema import SCHEMA_OF_EXPERIMENT, ResultError, check_schema
 
 @pytest.mark.parametrize("experiment", SCHEMA_OF_EXPERIMENT)
 @pytest.mark.parametrize("block", ["metrics", "history"])
-def test_an_experiment_asks_for_keys_of_its_own(make_result, make_run, make_reconstruction, experiment, block):
-    own = {"diagnostics": make_run, "cub200": make_reconstruction}
+def test_an_experiment_asks_for_keys_of_its_own(
+    make_result, make_run, make_reconstruction, make_classification, experiment, block
+):
+    own = {"diagnostics": make_run, "cub200": make_reconstruction, "ucf101": make_classification}
     result = own[experiment]() if experiment in own else make_result(experiment=experiment)
     check_schema(result, "a.json")
     with pytest.raises(ResultError, match=rf"a\.json: {block}\.\w+ is missing"):

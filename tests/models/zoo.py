@@ -208,16 +208,12 @@ def draw_frames(batch, length, dtype, generator):
 
 VIDEO = Domain(
     name="video",
-    # The YAMLs name all sizes; these are small enough for a test.
-    experiment="cub200",
+    experiment="ucf101",
     arguments={
         "num_classes": 4,
         "image_size": IMAGE_SIZE,
         "patch": 2 * PATCH,
         "num_frames": LENGTH,
-        "dim": 24,
-        "num_layers": 2,
-        "num_heads": 2,
     },
     draw=draw_frames,
     take=lambda frames, where: frames[:, where],
