@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 CHOSEN = $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics reproduce-cub200 data-cub200 data-ucf101 tables figures dashboard benchmark-scan test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics reproduce-cub200 reproduce-ucf101 data-cub200 data-ucf101 tables figures dashboard benchmark-scan test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
@@ -22,7 +22,7 @@ help: ## show this page
 	@echo "  MODELS=base,tensor   reproduce-...: only these models (default: all)"
 	@echo "  SCALE=smoke          reproduce-...: smoke, cpu or paper (default: paper with CUDA, else cpu)"
 	@echo "  PARTS=binding        reproduce-diagnostics: only these parts of the suite (default: all)"
-	@echo "  BENCHMARK=wikitext   tables, figures: wikitext, quickstart, diagnostics or cub200"
+	@echo "  BENCHMARK=wikitext   tables, figures: wikitext, quickstart, diagnostics, cub200 or ucf101"
 	@echo "  ARGS='...'           handed on by quickstart, reproduce-..., data-..., tables, figures, dashboard, benchmark-scan"
 	@echo "                       e.g. make reproduce-wikitext ARGS='seed=0,1,2'"
 	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
@@ -53,6 +53,9 @@ reproduce-diagnostics: $(STAMP) ## train the diagnostic suite (generated, no dat
 
 reproduce-cub200: $(STAMP) ## train the masked autoencoders on CUB-200, then print their tables
 	$(BIN)/python -m experiments.reproduce cub200 $(CHOSEN) $(ARGS)
+
+reproduce-ucf101: $(STAMP) ## train the models of video on UCF-101, then print their tables
+	$(BIN)/python -m experiments.reproduce ucf101 $(CHOSEN) $(ARGS)
 
 data-cub200: $(STAMP) ## download CUB-200-2011 into the data root, check and unpack it
 	$(BIN)/python scripts/data_cub200.py $(ARGS)

@@ -12,6 +12,8 @@ from experiments.diagnostics.figures import draw_all as draw_diagnostics
 from experiments.diagnostics.tables import condition_table, diagnostics_tables, gate_table
 from experiments.render import Table
 from experiments.results import Result, ResultError, home_of
+from experiments.ucf101.figures import draw_all as draw_classification
+from experiments.ucf101.tables import classification_tables
 from experiments.wikitext.figures import draw_all as draw_language
 from experiments.wikitext.positions import position_table
 from experiments.wikitext.tables import language_tables
@@ -66,7 +68,8 @@ def _bird_pictures(folders: list[Path], output: Path) -> list[Path]:
 _CUB200 = Benchmark(
     "cub200", home_of("cub200"), "vision", reconstruction_tables, draw_reconstruction, pictures=_bird_pictures
 )
-_ALL = (_language("wikitext"), _language("quickstart"), _DIAGNOSTICS, _CUB200)
+_UCF101 = Benchmark("ucf101", home_of("ucf101"), "video", classification_tables, draw_classification)
+_ALL = (_language("wikitext"), _language("quickstart"), _DIAGNOSTICS, _CUB200, _UCF101)
 BENCHMARKS = {benchmark.name: benchmark for benchmark in _ALL}
 
 

@@ -29,9 +29,11 @@ TWO_STEPS = {
     "trainer.accelerator=cpu logger.mode=disabled",
     "vision": "data.max_images=8 training.steps=2 training.evaluate_every=1 training.warmup_steps=1 "
     "trainer.accelerator=cpu logger.mode=disabled",
+    "video": "data.folder=Weizmann4 training.steps=2 training.evaluate_every=1 trainer.accelerator=cpu "
+    "logger.mode=disabled",
 }
 # Domains whose data is not made on the spot.
-NEED_DATA = {"vision"}
+NEED_DATA = {"vision", "video"}
 
 
 @dataclass(frozen=True)

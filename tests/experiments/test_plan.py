@@ -61,9 +61,16 @@ def test_every_image_model_is_trained_for_either_target(tmp_path):
     assert len({run.folder for run in runs}) == len(runs)
 
 
+def test_every_video_model_is_trained(tmp_path):
+    runs = plan("ucf101", ["scale=smoke", f"runs.root={tmp_path}"])
+    assert [run.config.model.name for run in runs] == choices("model/video")
+    splits = plan("ucf101", ["scale=smoke", "data.split=1,2,3", f"runs.root={tmp_path}"])
+    assert len({run.folder for run in splits}) == 3 * len(runs)
+
+
 def test_an_unknown_benchmark_is_named():
-    assert benchmarks() == ["cub200", "diagnostics", "quickstart", "wikitext"] == choices("experiment")
-    known = "cub200, diagnostics, quickstart, wikitext"
+    assert benchmarks() == ["cub200", "diagnostics", "quickstart", "ucf101", "wikitext"] == choices("experiment")
+    known = "cub200, diagnostics, quickstart, ucf101, wikitext"
     with pytest.raises(ValueError, match=rf"'wikitxt' is unknown; choose one of {known}$"):
         plan("wikitxt")
 
