@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import os
 import sys
-import typing
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 from torch import Tensor
 
-from experiments.config_check import ConfigError, nearest
+from experiments.arguments import parse
+from experiments.config_check import ConfigError
 from experiments.loading import Checkpoint, CheckpointError, build, build_model, read_checkpoint
 from experiments.wikitext.data import LanguageData
 from experiments.wikitext.vocabulary import Vocabulary
@@ -37,31 +37,6 @@ class Request(NamedTuple):
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-
-
-def parse(arguments: Sequence[str]) -> Request:
-    """Read `key=value` arguments.
-
-    Raises:
-        ConfigError: one that is unknown, missing, given twice, of the wrong kind or out of range.
-    """
-    kinds = typing.get_type_hints(Request, include_extras=True)
-    values: dict[str, Any] = {}
-    for argument in arguments:
-        key, equals, text = argument.partition("=")
-        if not equals:
-            raise ConfigError(f"{argument!r} is no key=value argument; keys are {', '.join(kinds)}")
-        if key not in kinds:
-            raise ConfigError(f"{key} is unknown{nearest(key, kinds)}")
-        if key in values:
-            raise ConfigError(f"{key} is given twice: leave one out")
-        try:
-            values[key] = TypeAdapter(kinds[key]).validate_python(text)
-        except ValidationError as error:
-            raise ConfigError(f"{key}={text}: {error.errors()[0]['msg'].lower()}") from error
-    if missing := [key for key in kinds if key not in values and key not in Request._field_defaults]:
-        raise ConfigError(f"{missing[0]}=... is missing; needed are checkpoint=PATH and prompt=TEXT")
-    return Request(**values)
 
 
 def generate(request: Request) -> str:
@@ -135,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__doc__, end="")
         return 0
     try:
-        print(generate(parse(arguments)))
+        print(generate(parse(Request, arguments)))
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

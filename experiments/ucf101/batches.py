@@ -123,7 +123,7 @@ class TrainingBatches(EndlessBatches[ClipBatch]):
         colours = uniform(jitter.NUM_UNIFORM, self.seed, "jitter", index, row).tolist()
         wanted = self.augmentation
         frames = training_view(self.pool.pixels(member)[0], self.pool.image_size, wanted.crop_scale, wanted.flip, crop)
-        return jitter.jitter(_scaled(frames), wanted.colour_jitter, colours).unsqueeze(0)
+        return jitter.jitter(scaled(frames), wanted.colour_jitter, colours).unsqueeze(0)
 
 
 class EvaluationBatches:
@@ -147,10 +147,11 @@ class EvaluationBatches:
         for start in range(0, len(self.pool), self.batch_size):
             members = range(start, min(start + self.batch_size, len(self.pool)))
             pixels = (self.pool.pixels(member, self.num_views) for member in members)
-            yield _batch(self.pool, members, [_scaled(evaluation_view(each, self.pool.image_size)) for each in pixels])
+            yield _batch(self.pool, members, [scaled(evaluation_view(each, self.pool.image_size)) for each in pixels])
 
 
-def _scaled(frames: Tensor) -> Tensor:
+def scaled(frames: UInt8[Tensor, "..."]) -> Float32[Tensor, "..."]:
+    """Pixels in [0, 1]."""
     return functional.to_dtype(frames, torch.float32, scale=True)
 
 

@@ -150,9 +150,8 @@ class UcfData(Data):
         index = read_index(self.root, self.folder, self.split, self.missing)
         splits = split(index, self.validation_share, self.max_clips)
         members = [clip for chosen in splits for clip in chosen]
-        short_side = round(self.image_size * self.evaluation_resize)
         paths = [index.file(clip) for clip in members]
-        clips = open_clips(paths, short_side, self.cache, self.cache_folder, self.damaged)
+        clips = open_clips(paths, self.short_side, self.cache, self.cache_folder, self.damaged)
         places = {clip: place for place, clip in enumerate(members)}
 
         def pool(chosen: Sequence[Clip]) -> Pool:
@@ -162,6 +161,11 @@ class UcfData(Data):
         self._source = index.describe()
         self._classes = index.classes
         self._pools = dict(zip(Splits._fields, map(pool, splits), strict=True))
+
+    @property
+    def short_side(self) -> int:
+        """Pixels of the shorter side that every frame is resized to."""
+        return round(self.image_size * self.evaluation_resize)
 
     @property
     def classes(self) -> tuple[str, ...]:

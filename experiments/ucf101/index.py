@@ -124,6 +124,14 @@ def read_index(root: str | Path | None, folder: str | None = None, split: int = 
     return UcfIndex(clips, tuple(classes), chosen[0], chosen[1], len(listed))
 
 
+def read_classes(root: str | Path | None, folder: str | None = None) -> tuple[str, ...]:
+    """The names of the classes by their labels; arguments and errors as `read_index`."""
+    file = find_folder(root, folder) / LISTS / CLASSES
+    if not file.is_file():
+        raise UcfNotFoundError(f"{file} is not there; {_FIX}.")
+    return tuple(_read_classes(file))
+
+
 def find_folder(root: str | Path | None, folder: str | None = None) -> Path:
     """The folder that holds ``ucfTrainTestlist/``; arguments and errors as `read_index`."""
     if root is not None:

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from experiments import generate
+from experiments.arguments import parse
 from experiments.checkpoints import BUILT_FROM
 from experiments.config_check import ConfigError
-from experiments.generate import Request, parse
+from experiments.generate import Request
 from experiments.loading import load_model
 from experiments.wikitext.vocabulary import Vocabulary
 
@@ -39,10 +40,10 @@ def error(capsys):
 
 
 def test_arguments_are_read():
-    assert parse(["checkpoint=a=b", "prompt=x = y", "num_tokens=3", "temperature=0", "top_k=2", "seed=7"]) == Request(
-        "a=b", "x = y", 3, 0.0, 2, 7
-    )
-    assert parse(["prompt=x", "checkpoint=a"]) == Request("a", "x")
+    assert parse(
+        Request, ["checkpoint=a=b", "prompt=x = y", "num_tokens=3", "temperature=0", "top_k=2", "seed=7"]
+    ) == Request("a=b", "x = y", 3, 0.0, 2, 7)
+    assert parse(Request, ["prompt=x", "checkpoint=a"]) == Request("a", "x")
 
 
 @pytest.mark.parametrize(
@@ -66,14 +67,14 @@ def test_arguments_are_read():
 )
 def test_a_mistaken_argument_is_refused(argument, message):
     with pytest.raises(ConfigError, match=message):
-        parse(["checkpoint=nowhere", "prompt=the", argument])
+        parse(Request, ["checkpoint=nowhere", "prompt=the", argument])
 
 
 def test_the_needed_arguments_are_named():
     with pytest.raises(ConfigError, match=r"prompt=\.\.\. is missing"):
-        parse(["checkpoint=nowhere"])
+        parse(Request, ["checkpoint=nowhere"])
     with pytest.raises(ConfigError, match=r"checkpoint=\.\.\. is missing"):
-        parse(["prompt=the"])
+        parse(Request, ["prompt=the"])
 
 
 def test_arguments_are_checked_before_any_work(error):
