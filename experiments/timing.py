@@ -1,9 +1,11 @@
-"""How the benchmarks measure: everything that is compared is run in turns, in one process, warm."""
+"""How the benchmarks measure: time in turns, in one process, warm; peak memory each in a process of its own."""
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,3 +37,23 @@ def gemm_rate(size: int = 2048) -> float:
         a @ b
         times.append(time.perf_counter() - start)
     return 2 * size**3 / min(times)
+
+
+def peak_bytes(task: Callable[[], Any]) -> int:
+    """The most memory that the task takes, over what this process holds before; on Linux.
+
+    What was freed before and not yet given back is given back first. Compilers and thread pools should have run.
+    """
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory("VmRSS")
+    task()
+    return _memory("VmHWM") - before
+
+
+def _memory(key: str) -> int:
+    """Bytes, as Linux counts them for this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return 1024 * int(line.split()[1])
+    raise RuntimeError(f"/proc/self/status has no {key}")

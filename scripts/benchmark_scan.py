@@ -6,7 +6,6 @@ python scripts/benchmark_scan.py --output outputs/scan
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from experiments.provenance import collect_provenance
-from experiments.timing import gemm_rate, interleaved
+from experiments.timing import gemm_rate, interleaved, peak_bytes
 from tensormem.layers.attention import CausalAttention
 from tensormem.layers.block import Block, GatedFusion
 from tensormem.memory import TensorMemory
@@ -193,19 +192,7 @@ def print_peak(shape_name: str, path: str) -> None:
     # Compilers and thread pools first: they aren't the scan's.
     seconds_of(run, inputs_of(shape._replace(steps=2)))
     x = inputs_of(shape)
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _memory("VmRSS")
-    seconds_of(run, x)
-    print((_memory("VmHWM") - before) / MIB)
-
-
-def _memory(key: str) -> int:
-    """Bytes, as Linux counts them for this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return 1024 * int(line.split()[1])
-    raise RuntimeError(f"/proc/self/status has no {key}")
+    print(peak_bytes(lambda: seconds_of(run, x)) / MIB)
 
 
 def table(results: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import figures, generate, tables, train
+from experiments import figures, generate, stream_video, tables, train
 from experiments.benchmarks import BENCHMARKS
 from experiments.results import load_results
 from experiments.runs import run_folder
@@ -74,13 +74,19 @@ def test_figure_commands_run(command, tmp_path):
     assert list(tmp_path.glob("*.png"))
 
 
-@pytest.mark.parametrize("command", [command for command in commands() if "experiments.generate" in command])
-def test_generating_commands_run(command, data_root, tmp_path, capsys):
+def with_a_checkpoint(command):
+    """The arguments of a command, and which is its checkpoint, that of a run that a README trains."""
     words = shlex.split(command)[3:]
     place = next(place for place, word in enumerate(words) if word.startswith("checkpoint="))
     trained = [shlex.split(line)[3:] for line in commands() if "experiments.train" in line and "scale=cpu" in line]
     folders = [run_folder(train.resolve(composed(*overrides))) for overrides in trained]
     assert Path(words[place].removeprefix("checkpoint=")).name in [folder.name for folder in folders]
+    return words, place
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.generate" in command])
+def test_generating_commands_run(command, data_root, tmp_path, capsys):
+    words, place = with_a_checkpoint(command)
     # A run of two steps takes the place of the one that the README trains, with positions for the text's length.
     overrides = ["model=language/tensor", "model.network.max_length=64", f"data.root={data_root}"]
     words[place] = f"checkpoint={finished_run(tmp_path, *overrides)}"
@@ -88,8 +94,26 @@ def test_generating_commands_run(command, data_root, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("the history of ")
 
 
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.stream_video" in command])
+def test_streaming_commands_run(command, data_root, tmp_path, capsys):
+    words, place = with_a_checkpoint(command)
+    overrides = ["experiment=ucf101", "model=video/tensor", "scale=smoke", "training.steps=5", "logger.mode=disabled"]
+    config = composed(*overrides, f"data.root={data_root}", "data.folder=Weizmann4", f"runs.root={tmp_path}")
+    train.run(config)
+    words[place] = f"checkpoint={run_folder(train.resolve(config))}"
+    file = next(place for place, word in enumerate(words) if word.startswith("file="))
+    words[file] = f"file={min((data_root / 'Weizmann4' / 'Jack').iterdir())}"
+    assert stream_video.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count("%") for line in lines if line.startswith("frame ")] == [3] * 4
+
+
 def test_every_command_is_tested():
-    known = ("make ", "python -m experiments.", "python scripts/benchmark_decoding.py --output ")
+    known = (
+        "make ",
+        "python -m experiments.",
+        *(f"python scripts/benchmark_{name}.py --output " for name in ("decoding", "video")),
+    )
     assert [command for command in commands() if not command.startswith(known)] == []
 
 

@@ -22,7 +22,7 @@ _NOTES = (
     "Mean over the runs, which differ in seed and official split; ± is the sample standard deviation. frames, patch: "
     "top-1 with so many of the frames blanked, or so much of each behind a moving patch. shuffled: the frames in "
     "random order; one frame: the middle one in the place of all. reads set to zero: the same weights, tested with the "
-    "memory's reads set to zero.",
+    "memory's reads set to zero. minutes: of training, wall time, with what else the machine did.",
     "base_wide, a control of ours, has as many parameters as tensor. tensor_layer has a state of its own per layer.",
 )
 _PAPER = "published, on UCF-101; whether from scratch is not said"
@@ -99,16 +99,18 @@ def _table(members: Sequence[Result]) -> Table:
     rows, records = [], []
     for label, runs in pool_runs(members):
         splits = ", ".join(str(split) for split in sorted({run["config"]["data"]["split"] for run in runs}))
-        rows.append((label, splits, str(len(runs)), f"{runs[0]['parameters']['total']:,}", *_scores(runs, "memory")))
+        minutes = Measured.of([run["training"]["wall_seconds"] / 60 for run in runs]).mean
+        size = f"{runs[0]['parameters']['total']:,}"
+        rows.append((label, splits, str(len(runs)), size, f"{minutes:.1f}", *_scores(runs, "memory")))
         if any(test["subject"] == "zero" for test in runs[0]["tests"]):
-            rows.append((label + _ZERO, "", "", "", *_scores(runs, "zero")))
+            rows.append((label + _ZERO, "", "", "", "", *_scores(runs, "zero")))
         records += [_record(label, run, test) for run in runs for test in run["tests"]]
     blank = ("",) * len(_COLUMNS)
-    rows.append(("chance", "", "", "", f"{first['metrics']['chance']:.2f}", "", *blank))
+    rows.append(("chance", "", "", "", "", f"{first['metrics']['chance']:.2f}", "", *blank))
     sections = [Section(None, tuple(rows))]
     # The paper's numbers are of the whole of UCF-101, and stand beside nothing else.
     if first["scale"] == "paper" and data.get("folder") is None and data.get("max_clips") is None:
-        published = [(name, "", "", "", f"{value:.2f}", "", *blank) for name, value in first["published"].items()]
+        published = [(name, "", "", "", "", f"{value:.2f}", "", *blank) for name, value in first["published"].items()]
         sections.append(Section(_PAPER, tuple(published)))
     clips = ", ".join(sorted({f"{run['metrics']['test_clips']:,}" for run in members}))
     hardware = "; ".join(sorted({hardware_of(result) for result in members}))
@@ -118,7 +120,7 @@ def _table(members: Sequence[Result]) -> Table:
         f"{first['scale']}: {data['num_frames']} frames of {data['image_size']} pixels, patches of {data['patch']}, "
         f"{training['steps']:,} steps of {data['batch_size']} clips; {settings}; on {hardware}."
     )
-    header = ("model", "splits", "runs", "parameters", "top-1", "top-5", *(name for _, _, name in _COLUMNS))
+    header = ("model", "splits", "runs", "parameters", "minutes", "top-1", "top-5", *(name for _, _, name in _COLUMNS))
     return Table(caption, header, 2, tuple(sections), _NOTES, tuple(records))
 
 

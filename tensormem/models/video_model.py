@@ -52,8 +52,8 @@ class VideoModel(ZooModel):
         pretrained: whether the backbone has the weights that timm publishes.
         dropout: on the embedded vectors.
         recompute: in training, keep no activations but what frames (or, without streaming, blocks) hand on, and
-            compute the others again in the backward pass: a third more time, and memory that grows by a frame's pixels
-            and a state where it would grow by a frame's activations.
+            compute the others again in the backward pass: a third more time, and memory that grows by a frame's pixels,
+            a state and autograd's notes (some 0.5 MiB) where it would grow by a frame's activations.
         init: ``tuned``: weights 0.02 normal, those that end a residual branch scaled by 1 / sqrt(2 L); ``paper``:
             without the scaling. The embedding of the patches and the memory keep their own initialisation.
 

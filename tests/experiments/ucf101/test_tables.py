@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import io
 
-import matplotlib.pyplot as plt
 import pytest
 
 from experiments.render import render_csv
 from experiments.results import ResultError
-from experiments.ucf101 import figures
-from experiments.ucf101.figures import draw_all
+from experiments.ucf101.figures import accuracy_by_hidden, draw_all
 from experiments.ucf101.tables import classification_tables, named_groups
 
 
@@ -33,8 +31,8 @@ def rows_of(section):
 
 def test_a_table_by_hand(models):
     (table,) = classification_tables(models)
-    assert table.header[:6] == ("model", "splits", "runs", "parameters", "top-1", "top-5")
-    assert table.header[6:] == (
+    assert table.header[:7] == ("model", "splits", "runs", "parameters", "minutes", "top-1", "top-5")
+    assert table.header[7:] == (
         *("frames 25%", "frames 50%", "frames 75%", "patch 25%", "patch 50%", "patch 75%"),
         *("shuffled", "one frame"),
     )
@@ -42,10 +40,10 @@ def test_a_table_by_hand(models):
     rows = rows_of(section)
     assert list(rows) == ["base", "registers", "tensor", "tensor, reads set to zero", "chance"]
     hidden = ["50.00", "40.00", "30.00"]
-    assert rows["base"] == ["1", "1", "4,700,000", "60.00", "95.00", *hidden, *hidden, "55.00", "55.00"]
-    assert rows["tensor"][:4] == ["1, 2", "2", "4,700,000", "85.00 ± 7.07"]
-    assert rows["tensor, reads set to zero"][3] == "51.00 ± 1.41"
-    assert rows["chance"][3] == "25.00"
+    assert rows["base"] == ["1", "1", "4,700,000", "1.7", "60.00", "95.00", *hidden, *hidden, "55.00", "55.00"]
+    assert rows["tensor"][:5] == ["1, 2", "2", "4,700,000", "1.7", "85.00 ± 7.07"]
+    assert rows["tensor, reads set to zero"][4] == "51.00 ± 1.41"
+    assert rows["chance"][4] == "25.00"
     assert "(24 clips) of Weizmann4. Scale cpu: 8 frames of 64 pixels, patches of 8, 600 steps of 16" in table.caption
 
 
@@ -71,7 +69,7 @@ def test_the_papers_numbers_stand_beside_the_whole_data_set_alone(make_classific
 
     (published,) = sections(scale="paper", data={"folder": None})
     assert "published" in published.title
-    assert {name: row[3] for name, row in rows_of(published).items()} == {"base": "82.12", "tensor": "89.21"}
+    assert {name: row[4] for name, row in rows_of(published).items()} == {"base": "82.12", "tensor": "89.21"}
     assert sections(scale="cpu", data={"folder": None}) == ()
     assert sections(scale="paper") == ()
     assert sections(scale="paper", data={"folder": None, "max_clips": 12}) == ()
@@ -89,24 +87,15 @@ def test_a_program_reads_every_test_of_every_run(models):
     assert float(one["top1"]) == 32
 
 
-def test_figures_have_a_line_a_model_and_chance(models, tmp_path, monkeypatch):
-    drawn = []
-    new_figure = figures.new_figure
-
-    def keep(*labels):
-        axes, save = new_figure(*labels)
-        drawn.append(axes)
-        return axes, save
-
-    monkeypatch.setattr(figures, "new_figure", keep)
+def test_figures_have_a_line_a_model_and_chance(models, tmp_path, axes_of):
     files = draw_all(models, tmp_path)
     assert [file.name for file in files] == ["hidden_frames-cpu.png", "hidden_patch-cpu.png"]
     assert all(file.stat().st_size > 5_000 for file in files)
-    for axes in drawn:
+    for kind in ("frames", "patch"):
+        axes = axes_of(accuracy_by_hidden, models, kind)
         assert {*axes.get_legend_handles_labels()[1]} == {"chance", "base", "registers", "tensor"}
         lines = [list(container.lines[0].get_ydata()) for container in axes.containers]
         assert [60.0, 50.0, 40.0, 30.0] in lines
         assert [85.0, 75.0, 65.0, 55.0] in lines
-    plt.close("all")
     with pytest.raises(ResultError, match="make reproduce-ucf101"):
         draw_all([], tmp_path)
