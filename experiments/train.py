@@ -166,7 +166,8 @@ def _identity(config: Mapping[str, Any]) -> dict[str, Any]:
 def _portable(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config without what is true of one machine only."""
     kept = {key: value for key, value in config.items() if key not in ("runs", "logger", "published")}
-    kept["data"] = {key: value for key, value in config["data"].items() if key != "root"}
+    here = ("root", "cache", "cache_folder")
+    kept["data"] = {key: value for key, value in config["data"].items() if key not in here}
     return kept
 
 

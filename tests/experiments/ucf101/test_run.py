@@ -63,6 +63,16 @@ def test_every_model_runs_to_a_result_and_is_loaded_again(model, toy_root, tmp_p
     assert 100 * scores.compute()["top1"] == result["metrics"]["test_top1"]
 
 
+def test_where_frames_are_kept_is_the_machine_s_own_matter(toy_root, tmp_path):
+    plain = [*TINY, "model=video/base", f"data.root={toy_root}"]
+    kept = [*plain, "data.cache=disk", f"data.cache_folder={tmp_path / 'frames'}"]
+    results = [finished(composed(*words, f"runs.root={tmp_path / str(len(words))}")) for words in (plain, kept)]
+    assert list((tmp_path / "frames").rglob("*.npy"))
+    for block in ("config", "config_hash", "metrics", "history"):
+        assert results[0][block] == results[1][block]
+    assert load_model(run_folder(train.resolve(composed(*kept, f"runs.root={tmp_path / str(len(kept))}"))))
+
+
 def test_an_interrupted_run_goes_on_to_the_same_result(toy_root, tmp_path, monkeypatch):
     overrides = [*TINY, "model=video/tensor", f"data.root={toy_root}"]
     whole = finished(composed(*overrides, f"runs.root={tmp_path / 'whole'}"))
