@@ -1,13 +1,16 @@
 """Checkpoints that survive an interruption at any moment.
 
-`last.ckpt` is written every few steps and resumes the run; `best.ckpt` holds the weights of the best evaluation. Both
-replace their predecessor in one atomic move and load with `weights_only=True`.
+`last.ckpt` is written every few steps and resumes the run; the one before it stays as `previous.ckpt`, should the disk have
+damaged the last. `best.ckpt` holds the weights of the best evaluation. They come into place by atomic moves and load with
+`weights_only=True`.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +20,20 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 LAST = "last.ckpt"
+PREVIOUS = "previous.ckpt"
 BEST = "best.ckpt"
 # The key of what builds the model: a checkpoint must be usable without the folder that it was made in.
 BUILT_FROM = "built_from"
 
 
+class DamagedCheckpointError(OSError):
+    """No checkpoint of a run that has some can be read."""
+
+
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes beside the target and moves into place: a checkpoint is the old one or the new one, whole.
+
+    A `last.ckpt` that is replaced stays as `previous.ckpt`.
 
     Lightning's own writer stages in the system's temporary folder, from where a move to another disk is a copy.
     """
@@ -40,6 +50,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
+            if target.name == LAST and target.exists():
+                # Between the two moves there is a previous one alone, which resumes the run as well.
+                os.replace(target, target.with_name(PREVIOUS))
             os.replace(partial, target)
         except (OSError, RuntimeError) as error:
             # Half a checkpoint would keep a full disk full. The one before it is untouched.
@@ -132,6 +145,46 @@ class BestCheckpoint(pl.Callback):
         self.values = {name: list(kept) for name, kept in state_dict.get("values", {}).items()}
 
 
+def resume_point(folder: Path) -> tuple[Path | None, str]:
+    """The checkpoint that a run goes on from, and what is wrong with a later one; None where the run has none.
+
+    A damaged one is found by the checksums of its contents.
+
+    Raises:
+        DamagedCheckpointError: there are some, and none is whole.
+    """
+    problems = []
+    for path in (folder / LAST, folder / PREVIOUS):
+        if path.exists():
+            problem = _damage(path)
+            if not problem:
+                return path, "; ".join(problems)
+            problems.append(f"{path.name} is damaged ({problem})")
+    if problems:
+        raise DamagedCheckpointError(
+            f"{folder}: {'; '.join(problems)}: move the folder away, and the same command begins the run again"
+        )
+    return None, ""
+
+
+def _damage(path: Path) -> str:
+    """What is wrong with a checkpoint's file; nothing, as a rule."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+        return str(error) or type(error).__name__
+    return f"{broken} fails its checksum" if broken else ""
+
+
 def load_weights(module: torch.nn.Module, path: Path) -> None:
-    """Put a checkpoint's weights into the module it was saved from."""
+    """Put a checkpoint's weights into the module it was saved from.
+
+    Raises:
+        DamagedCheckpointError: the file is not whole.
+    """
+    if problem := _damage(path):
+        raise DamagedCheckpointError(
+            f"{path} is damaged ({problem}): move the folder away, and the same command begins the run again"
+        )
     module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])

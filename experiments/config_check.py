@@ -75,6 +75,7 @@ def check_config(config: Mapping[str, Any]) -> None:
         _check_target(path, section)
     logger = {key: hint for key, hint in typing.get_type_hints(make_logger).items() if key in ("mode", "project")}
     _check_section("logger", config["logger"], logger)
+    _check_section("sweep", config["sweep"], {"fail_fast": bool})
     trainer = config["trainer"]
     _check_section("trainer", trainer, typing.get_type_hints(TrainerSettings))
     for key in ("log_every", "checkpoint_every"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,17 @@ import pytorch_lightning as pl
 import wandb
 from pytorch_lightning.callbacks import EarlyStopping
 
-from experiments.checkpoints import BEST, LAST, AtomicCheckpointIO, BestCheckpoint, PeriodicCheckpoint, load_weights
+from experiments.checkpoints import (
+    BEST,
+    LAST,
+    AtomicCheckpointIO,
+    BestCheckpoint,
+    PeriodicCheckpoint,
+    load_weights,
+    resume_point,
+)
 from experiments.data import Data
+from experiments.metrics_file import MetricsFile, RewindMetrics
 from experiments.progress import Progress
 from experiments.task import Task
 from experiments.training import Training
@@ -37,7 +47,7 @@ def fit_and_test(
         trainer_settings: the config's `trainer`.
         folder: the run's folder.
         name: starts each line on the console.
-        logger: a Lightning logger, or False.
+        logger: W&B's logger, or False.
         allow_noncausal: let a model that reads the future through to its test.
 
     Returns:
@@ -49,6 +59,7 @@ def fit_and_test(
     """
     tokens_per_step = data.tokens_per_step
     best = BestCheckpoint(folder, task.monitor, task.followed)
+    metrics_file = MetricsFile(folder)
     progress = Progress(name, training.steps, tokens_per_step, trainer_settings["log_every"])
     trainer = pl.Trainer(
         accelerator=trainer_settings["accelerator"],
@@ -68,16 +79,21 @@ def fit_and_test(
             EarlyStopping(task.monitor, patience=training.patience, mode="min"),
             PeriodicCheckpoint(folder, trainer_settings["checkpoint_every"]),
             progress,
+            RewindMetrics(metrics_file),
         ],
-        logger=logger,
+        logger=[metrics_file, logger] if logger else [metrics_file],
         plugins=[AtomicCheckpointIO()],
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=str(folder),
     )
-    last = folder / LAST
-    if last.exists():
+    last, problem = resume_point(folder)
+    if problem:
+        # Out of the way: it must not take the place of the whole one when the next is saved.
+        os.replace(folder / LAST, folder / "damaged.ckpt")
+        print(f"{name}: {problem}; kept as damaged.ckpt, going on from the one before it", flush=True)
+    if last is not None:
         print(f"{name}: resuming from {last}", flush=True)
     try:
         _fit(trainer, task, data, last)
@@ -118,9 +134,9 @@ def fit_and_test(
     }
 
 
-def _fit(trainer: pl.Trainer, task: Task, data: Data, last: Path) -> None:
+def _fit(trainer: pl.Trainer, task: Task, data: Data, last: Path | None) -> None:
     try:
-        trainer.fit(task, datamodule=data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
+        trainer.fit(task, datamodule=data, ckpt_path=None if last is None else str(last), weights_only=True)
     except SystemExit as error:
         # Lightning turns Ctrl-C into a silent exit.
         if trainer.interrupted:

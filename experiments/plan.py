@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.checkpoints import LAST
+from experiments.checkpoints import DamagedCheckpointError, resume_point
 from experiments.config_check import nearest
 from experiments.resolvers import CONF, sizes_of
 from experiments.runs import run_folder
@@ -151,7 +151,9 @@ def _setting(sweep: str, chosen: Sequence[str], varied: Sequence[str]) -> str:
 
 
 def _steps_done(folder: Path) -> int:
-    last = folder / LAST
-    if not last.exists():
+    try:
+        last, _ = resume_point(folder)
+    except DamagedCheckpointError:
+        # The run itself says what to do about it.
         return 0
-    return int(torch.load(last, map_location="cpu", weights_only=True)["global_step"])
+    return 0 if last is None else int(torch.load(last, map_location="cpu", weights_only=True)["global_step"])

@@ -1,7 +1,7 @@
 """One run: `python -m experiments.train experiment=wikitext model=language/tensor seed=0 scale=cpu`.
 
 A run that was cut off goes on from its last checkpoint when the same command is given again; one that is finished is
-not run again. Hydra's `--multirun` gives every job a run folder, a W&B run and a result file of its own.
+not run again. Hydra's `--multirun` gives every job a process, a run folder, a W&B run and a result file of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hydra.types import RunMode
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from experiments import resolvers
+from experiments import resolvers, sweeps
 from experiments.config_check import ConfigError, check_config, check_overrides
 from experiments.fitting import fit_and_test
 from experiments.results import (
@@ -62,7 +62,7 @@ USER_ERRORS = (
     RunInUseError,
     ValueError,
 )
-INTERRUPTED = 130
+INTERRUPTED = sweeps.INTERRUPTED
 
 resolvers.register()
 
@@ -165,7 +165,7 @@ def _identity(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _portable(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config without what is true of one machine only."""
-    kept = {key: value for key, value in config.items() if key not in ("runs", "logger", "published")}
+    kept = {key: value for key, value in config.items() if key not in ("runs", "logger", "published", "sweep")}
     here = ("root", "cache", "cache_folder")
     kept["data"] = {key: value for key, value in config["data"].items() if key not in here}
     return kept
@@ -175,9 +175,29 @@ def _device(accelerator: str) -> str:
     return "cuda" if torch.cuda.is_available() and accelerator != "cpu" else "cpu"
 
 
+def _run_job(config: DictConfig) -> None:
+    """A job of a multirun: in a process of its own."""
+    resolved = resolve(config)
+    folder = run_folder(resolved)
+    try:
+        sweeps.run_job(
+            sweeps.job_folder(),
+            folder.name,
+            sweeps.job_overrides(),
+            done=(folder / RESULT).exists(),
+            fail_fast=resolved["sweep"]["fail_fast"],
+        )
+    except KeyboardInterrupt:
+        print("interrupted: the same sweep goes on where it stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
 @hydra.main(version_base="1.3", config_path="../conf", config_name="config")
 def main(config: DictConfig) -> None:
     """Hydra's entry point."""
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        _run_job(config)
+        return
     keep_freed_memory()
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     # Lightning's advice on workers and sessions does not apply: the data is made in memory, in microseconds.
@@ -189,9 +209,6 @@ def main(config: DictConfig) -> None:
         print(f"interrupted {interrupt}: the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except USER_ERRORS as error:
-        # In a multirun the other jobs go on, and Hydra reports the failed one.
-        if HydraConfig.get().mode != RunMode.RUN:
-            raise
         # Hydra would add advice about its own internals.
         sys.exit(f"error: {error}")
 
