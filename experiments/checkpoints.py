@@ -1,8 +1,8 @@
 """Checkpoints that survive an interruption at any moment.
 
-`last.ckpt` is written every few steps and resumes the run; the one before it stays as `previous.ckpt`, should the disk have
-damaged the last. `best.ckpt` holds the weights of the best evaluation. They come into place by atomic moves and load with
-`weights_only=True`.
+`last.ckpt` is written every few steps and resumes the run; the one before it stays as `previous.ckpt`, should the disk
+damage the last. `best.ckpt` holds the weights of the best evaluation. They come into place by atomic moves and load
+with `weights_only=True`.
 """
 
 from __future__ import annotations

@@ -97,6 +97,7 @@ def test_jobs_are_told_by_their_numbers_and_half_written_ones_are_passed_over(tm
     assert [status["name"] for status in statuses(tmp_path)] == ["0", "9", "10"]
 
 
+@pytest.mark.slow
 def test_a_sweep_of_runs_goes_past_those_that_fail_and_then_runs_what_is_missing(tmp_path):
     def sweep(rates):
         command = [sys.executable, "-m", "experiments.train", "--multirun", "experiment=diagnostics", "scale=smoke"]

@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +15,11 @@ import torch
 
 from experiments import train
 from experiments.benchmarks import BENCHMARKS
+from experiments.checkpoints import DamagedCheckpointError
+from experiments.metrics_file import METRICS, read_metrics
 from experiments.results import read_result
 from experiments.runs import ConfigChangedError, run_folder
+from experiments.wikitext.task import LanguageTask
 from tensormem.audit import CausalityError
 from tests.experiments.composing import choices, composed
 
@@ -151,6 +156,111 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, data_root
             assert torch.equal(actual["state_dict"][key], value), f"{key} of {name}"
     for block in ("metrics", "history", "loss_by_position", "gates"):
         assert resumed[block] == whole[block]
+    logged = [
+        read_metrics(folder_of(tiny(data_root, tmp_path / name, f"model=language/{model}")) / METRICS)
+        for name in ("whole", "killed")
+    ]
+    assert logged[0] == logged[1]
+    steps = [line["step"] for line in logged[0] if "train/nats" in line]
+    assert steps == [2, 4, 6, 8, 10, 12]
+
+
+@pytest.fixture(scope="module")
+def stopped_and_whole(data_root, tmp_path_factory):
+    """Roots of a run that stopped at its 9th step, with checkpoints before the 4th and the 7th, and of its twin."""
+    roots = tmp_path_factory.mktemp("stopped"), tmp_path_factory.mktemp("whole")
+    step = LanguageTask.training_step
+
+    def fail(self, batch, batch_idx):
+        if self.global_step == 8:
+            raise RuntimeError("out of power")
+        return step(self, batch, batch_idx)
+
+    train.run(tiny(data_root, roots[1]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LanguageTask, "training_step", fail)
+        with pytest.raises(RuntimeError, match="out of power"):
+            train.run(tiny(data_root, roots[0]))
+    return roots
+
+
+@pytest.fixture
+def stopped_run(data_root, stopped_and_whole, tmp_path):
+    """Configs of a copy of the stopped run, and of its whole twin."""
+    stopped, whole = stopped_and_whole
+    shutil.copytree(stopped, tmp_path / "stopped")
+    return tiny(data_root, tmp_path / "stopped"), tiny(data_root, whole)
+
+
+def assert_same_end(config, twin):
+    for name in ("last.ckpt", "best.ckpt"):
+        actual, expected = (torch.load(folder_of(each) / name)["state_dict"] for each in (config, twin))
+        for key, value in expected.items():
+            assert torch.equal(actual[key], value), f"{key} of {name}"
+    assert read_metrics(folder_of(config) / METRICS) == read_metrics(folder_of(twin) / METRICS)
+
+
+def _cut(file):
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def _flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("damage", [_cut, _flip, lambda file: file.write_bytes(b"")], ids=["cut", "flipped", "empty"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(damage, stopped_run, capsys):
+    stopped, whole = stopped_run
+    damage(folder_of(stopped) / "last.ckpt")
+    train.run(stopped)
+    printed = capsys.readouterr().out
+    assert "last.ckpt is damaged" in printed
+    assert f"resuming from {folder_of(stopped) / 'previous.ckpt'}" in printed
+    assert_same_end(stopped, whole)
+
+
+def test_a_kill_between_two_moves_leaves_the_one_before(stopped_run):
+    stopped, whole = stopped_run
+    (folder_of(stopped) / "last.ckpt").unlink()
+    train.run(stopped)
+    assert_same_end(stopped, whole)
+
+
+def test_a_run_of_which_no_checkpoint_is_whole_says_so(stopped_run):
+    stopped, _ = stopped_run
+    for name in ("last.ckpt", "previous.ckpt"):
+        _cut(folder_of(stopped) / name)
+    with pytest.raises(
+        DamagedCheckpointError, match=r"last\.ckpt is damaged.*previous\.ckpt is damaged.*move the folder"
+    ):
+        train.run(stopped)
+
+
+def test_a_full_disk_costs_no_more_than_the_steps_since_the_last_checkpoint(data_root, stopped_run):
+    stopped, whole = stopped_run
+    command = [sys.executable, "-m", "experiments.train", *TINY]
+    command += [f"data.root={Path(data_root).resolve()}", f"runs.root={Path(stopped.runs.root)}"]
+    # No file may grow beyond 16 kB: the next checkpoint can't be written.
+    process = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=_same_threads(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, 16_384)),
+    )
+    assert process.returncode == 1
+    assert "is the disk full? The same command resumes" in process.stderr
+    assert sorted(path.name for path in folder_of(stopped).glob("*.ckpt")) == [
+        "best.ckpt",
+        "last.ckpt",
+        "previous.ckpt",
+    ]
+    assert not list(folder_of(stopped).glob(".*.partial"))
+    train.run(stopped)
+    assert_same_end(stopped, whole)
 
 
 def _same_threads():
@@ -158,6 +268,7 @@ def _same_threads():
     return {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
 
 
+@pytest.mark.slow
 def test_multirun_gives_every_job_its_own_folder_run_and_result(data_root, tmp_path):
     command = [sys.executable, "-m", "experiments.train", "--multirun", *TINY, "training.steps=4"]
     command += ["logger.mode=offline", "model=language/base,language/tensor", "seed=0,1"]
