@@ -32,6 +32,8 @@ class TrainerSettings(TypedDict):
 
     accelerator: str
     devices: int
+    num_nodes: int
+    strategy: str
     log_every: int
     checkpoint_every: int
 
@@ -78,11 +80,9 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_section("sweep", config["sweep"], {"fail_fast": bool})
     trainer = config["trainer"]
     _check_section("trainer", trainer, typing.get_type_hints(TrainerSettings))
-    for key in ("log_every", "checkpoint_every"):
+    for key in ("devices", "num_nodes", "log_every", "checkpoint_every"):
         if trainer[key] < 1:
             raise ConfigError(f"trainer.{key}={trainer[key]}: must be at least 1")
-    if trainer["devices"] != 1:
-        raise ConfigError(f"trainer.devices={trainer['devices']}: a run takes one device; start a run per device")
 
 
 def _check_target(path: str, section: Mapping[str, Any]) -> None:

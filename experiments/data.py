@@ -11,13 +11,17 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+# Keywords of the metrics of an evaluation. With several processes each of them evaluates everything, and no sum goes
+# over the processes: no sample counts twice, none is left out, and all of them come to the same best checkpoint.
+EVALUATED_BY_EACH = {"sync_on_compute": False}
+
 
 class FixedLoader:
     """The batches of one evaluation pass, in order.
 
     Not a DataLoader: the batches are in memory, so workers would only copy them; and with several processes Lightning
     would deal a DataLoader's batches out to the processes, repeating some to even them out, so that a target could
-    count twice. This way every process sees all of them once.
+    count twice. This way every process sees all of them once, for `EVALUATED_BY_EACH`.
     """
 
     def __init__(self, batches: list[Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import wandb
 from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.utilities import rank_zero_only
 
 from experiments.checkpoints import (
     BEST,
@@ -64,6 +65,8 @@ def fit_and_test(
     trainer = pl.Trainer(
         accelerator=trainer_settings["accelerator"],
         devices=trainer_settings["devices"],
+        num_nodes=trainer_settings["num_nodes"],
+        strategy=trainer_settings["strategy"],
         precision=training.precision,  # type: ignore[arg-type]
         max_steps=training.steps,
         # One endless epoch: the data has no end, and evaluations come by steps.
@@ -89,11 +92,11 @@ def fit_and_test(
         default_root_dir=str(folder),
     )
     last, problem = resume_point(folder)
-    if problem:
+    if problem and rank_zero_only.rank == 0:
         # Out of the way: it must not take the place of the whole one when the next is saved.
         os.replace(folder / LAST, folder / "damaged.ckpt")
         print(f"{name}: {problem}; kept as damaged.ckpt, going on from the one before it", flush=True)
-    if last is not None:
+    if last is not None and rank_zero_only.rank == 0:
         print(f"{name}: resuming from {last}", flush=True)
     try:
         _fit(trainer, task, data, last)
@@ -129,6 +132,7 @@ def fit_and_test(
             "wall_seconds": progress.wall_seconds,
             "tokens_per_second": progress.tokens_per_second,
             "stopped_early": steps < training.steps,
+            "processes": trainer.world_size,
         },
         **blocks,
     }

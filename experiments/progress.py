@@ -8,6 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 
 from experiments.task import Task
 
@@ -76,7 +77,7 @@ class Progress(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Task) -> None:
         """Say what the evaluation found."""
-        if trainer.state.fn == "fit":
+        if trainer.state.fn == "fit" and trainer.is_global_zero:
             line = pl_module.evaluation_line(trainer.callback_metrics)
             print(f"{self.name}: step {trainer.global_step}/{self.total_steps}  validation {line}", flush=True)
 
@@ -98,6 +99,7 @@ class Progress(pl.Callback):
     def _reports(self, trainer: pl.Trainer) -> bool:
         return trainer.global_step % self.every == 0
 
+    @rank_zero_only
     def _print(self, trainer: pl.Trainer, loss: str) -> None:
         line = f"{self.name}: step {trainer.global_step}/{self.total_steps}  train {loss}"
         if self.timed_seconds:

@@ -117,8 +117,9 @@ class Task(pl.LightningModule, ABC):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Seed the step's dropout by (seed, step)."""
-        (state,) = np.random.SeedSequence([self.seed, self.global_step]).generate_state(1, np.uint64)
+        """Seed the step's dropout by (seed, step), and by the process where there are several."""
+        process = [self.global_rank] if self.global_rank else []
+        (state,) = np.random.SeedSequence([self.seed, self.global_step, *process]).generate_state(1, np.uint64)
         torch.manual_seed(int(state))
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:

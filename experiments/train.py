@@ -11,6 +11,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import hydra
@@ -22,6 +23,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.utilities import rank_zero_only
 
 from experiments import resolvers, sweeps
 from experiments.config_check import ConfigError, check_config, check_overrides
@@ -95,19 +97,24 @@ def run(config: DictConfig) -> dict[str, Any]:
     def build(**arguments: Any) -> Any:
         return instantiate(config.model.network, **arguments)
 
+    # Of several processes one writes; Lightning knows which from the environment, before it has started.
+    main_process = rank_zero_only.rank == 0
     report = task_class.preflight(build, resolved["model"]["name"], data, resolved["allow_noncausal"])
     verdict = "" if report is None else f"causality audit: {report.verdict}, "
-    print(f"{name}: scale {resolved['size']['name']}, {training.steps} steps, {verdict}run folder {folder}", flush=True)
+    say = print if main_process else lambda *_, **__: None
+    say(f"{name}: scale {resolved['size']['name']}, {training.steps} steps, {verdict}run folder {folder}", flush=True)
     if not (folder / RESULT).exists():
         data.setup()
     # Taken now: by the time the run ends, the checkout may have moved on.
     provenance = collect_provenance(_device(resolved["trainer"]["accelerator"]))
-    with exclusive(folder):
-        check_unchanged(folder, resolved)
+    with exclusive(folder) if main_process else nullcontext():
+        if main_process:
+            check_unchanged(folder, resolved)
         if (folder / RESULT).exists():
-            print(f"{name}: finished before, see {folder / RESULT}", flush=True)
+            say(f"{name}: finished before, see {folder / RESULT}", flush=True)
             return read_result(folder / RESULT)
-        OmegaConf.save(config, folder / "config.yaml", resolve=True)
+        if main_process:
+            OmegaConf.save(config, folder / "config.yaml", resolve=True)
         pl.seed_everything(resolved["seed"], verbose=False)
         built_from = {
             "network": resolved["model"]["network"],
@@ -115,16 +122,17 @@ def run(config: DictConfig) -> dict[str, Any]:
             "arguments": data.network_arguments,
         }
         task = task_class.of_run(build(**data.network_arguments), training, data, resolved["seed"], built_from)
-        logger = make_logger(
+        shown = {
+            **_portable(resolved),
+            "hash": config_hash(resolved),
+            "causal": None if report is None else report.passed,
+        }
+        logger = main_process and make_logger(
             folder=folder,
             group=resolved["name"],
             name=name,
             run_id=folder.name,
-            config={
-                **_portable(resolved),
-                "hash": config_hash(resolved),
-                "causal": None if report is None else report.passed,
-            },
+            config=shown,
             **resolved["logger"],
         )
         blocks = fit_and_test(
@@ -141,8 +149,9 @@ def run(config: DictConfig) -> dict[str, Any]:
             **blocks,
             **data.extra_result,
         }
-        write_result(folder / RESULT, result)
-    print(f"{name}: {task.headline(result['metrics'])}, written to {folder / RESULT}", flush=True)
+        if main_process:
+            write_result(folder / RESULT, result)
+    say(f"{name}: {task.headline(result['metrics'])}, written to {folder / RESULT}", flush=True)
     return result
 
 

@@ -16,6 +16,7 @@ from torchmetrics import Metric
 from experiments.cub200.masks import composite, masked_pixels, paper_composite
 from experiments.cub200.patches import patch_side, patchify
 from experiments.cub200.ssim import ssim, ssim_paper
+from experiments.data import EVALUATED_BY_EACH
 
 # Pixels from the border within which our SSIM is not looked at: its window would reach beyond.
 _BORDER = 5
@@ -89,7 +90,7 @@ class ImageMean(Metric, ABC):
 
     def __init__(self) -> None:
         """Start with no image."""
-        super().__init__()
+        super().__init__(**EVALUATED_BY_EACH)
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("images", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 

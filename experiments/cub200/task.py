@@ -23,6 +23,7 @@ from experiments.cub200.metrics import MaskedPsnr, MaskedSsim, PaperPsnr, PaperS
 from experiments.cub200.patches import normalised, patchify
 from experiments.cub200.pictures import NUM_IMAGES, sheet
 from experiments.cub200.references import mean_colour, zeros
+from experiments.data import EVALUATED_BY_EACH
 from experiments.task import Task
 from experiments.training import Training
 from tensormem.memory import without_reads
@@ -49,7 +50,7 @@ class HiddenError(Metric):
     full_state_update = False
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(**EVALUATED_BY_EACH)
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("patches", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from experiments.checkpoints import BestCheckpoint
+from experiments.data import EVALUATED_BY_EACH
 from experiments.diagnostics.data import Condition, DiagnosticsData
 from experiments.diagnostics.diagnostic import Batch
 from experiments.task import Task
@@ -35,7 +36,7 @@ class Answers(Metric):
     full_state_update = False
 
     def __init__(self, groups: Sequence[str] = ()) -> None:
-        super().__init__()
+        super().__init__(**EVALUATED_BY_EACH)
         self.groups = ("all", *groups)
         for name in ("count", "correct", "nats", "best"):
             self.add_state(name, torch.zeros(len(self.groups), dtype=torch.float64), dist_reduce_fx="sum")

@@ -9,6 +9,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torchmetrics import Metric
 
+from experiments.data import EVALUATED_BY_EACH
+
 TOP = 5
 
 
@@ -32,7 +34,7 @@ class ClipScores(Metric):
 
     def __init__(self) -> None:
         """Start with no clip."""
-        super().__init__()
+        super().__init__(**EVALUATED_BY_EACH)
         self.add_state("nats", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         for name in ("first", "among_five", "clips"):
             self.add_state(name, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")

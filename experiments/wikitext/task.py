@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_structure, tree_unfl
 from torchmetrics import Metric
 
 from experiments.checkpoints import BestCheckpoint
+from experiments.data import EVALUATED_BY_EACH
 from experiments.task import Task
 from experiments.training import Training
 from experiments.wikitext.data import LanguageData
@@ -37,7 +38,7 @@ class NatsByPosition(Metric):
     full_state_update = False
 
     def __init__(self, window: int) -> None:
-        super().__init__()
+        super().__init__(**EVALUATED_BY_EACH)
         self.add_state("nats", torch.zeros(window, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("targets", torch.zeros(window, dtype=torch.int64), dist_reduce_fx="sum")
 

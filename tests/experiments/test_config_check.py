@@ -109,7 +109,7 @@ def test_a_class_that_is_not_there(target):
         ("+data.windows=4", r"data\.windows is unknown; did you mean data\.window\?"),
         ("logger.mode=sometimes", r"logger\.mode='sometimes'"),
         ("trainer.log_every=0", r"trainer\.log_every=0: must be at least 1"),
-        ("trainer.devices=2", r"trainer\.devices=2: a run takes one device"),
+        ("trainer.devices=0", r"trainer\.devices=0: must be at least 1"),
     ],
 )
 def test_a_value_of_the_wrong_kind(override, message):
