@@ -22,6 +22,7 @@ from experiments.checkpoints import (
     resume_point,
 )
 from experiments.data import Data
+from experiments.memory_watch import MemoryWatch
 from experiments.metrics_file import MetricsFile, RewindMetrics
 from experiments.progress import Progress
 from experiments.task import Task
@@ -82,6 +83,7 @@ def fit_and_test(
             EarlyStopping(task.monitor, patience=training.patience, mode="min"),
             PeriodicCheckpoint(folder, trainer_settings["checkpoint_every"]),
             progress,
+            MemoryWatch(),
             RewindMetrics(metrics_file),
         ],
         logger=[metrics_file, logger] if logger else [metrics_file],

@@ -66,6 +66,8 @@ class Progress(pl.Callback):
         if self._steps_here > _WARMUP_STEPS:
             self.timed_steps += 1
             self.timed_seconds += time.perf_counter() - self._step_start
+        if self.timed_seconds:
+            pl_module.log("train/tokens_per_second", self.tokens_per_second)
         if self._reports(trainer):
             loss = float(outputs["loss"])
             if not math.isfinite(loss):

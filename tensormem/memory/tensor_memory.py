@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 import torch
@@ -130,6 +130,8 @@ class TensorMemory(nn.Module):
         self.kernels = kernels
         self.gemm = gemm
         self.check_finite = check_finite
+        # Called with each call's inputs and the volume after it; see tensormem.memory.observe.
+        self.observers: list[Callable[[ScanInputs, Tensor], None]] = []
 
         num_axes = len(self.grid)
         self.summary = nn.Linear(chunk * dim, dim)
@@ -196,7 +198,10 @@ class TensorMemory(nn.Module):
         if pending and not num_writes:
             values = state.read.unsqueeze(1)
         else:
-            values, h, c = self._scan(tokens, num_writes, h, c)
+            inputs = self._inputs(tokens, num_writes, h.dtype)
+            values, h, c = self._scan(inputs, h, c)
+            for observe in self.observers:
+                observe(inputs, h)
             if pending:
                 # The first chunk has read already, in the call that began it.
                 values = torch.cat([state.read.unsqueeze(1), values[:, 1:]], dim=1)
@@ -220,7 +225,7 @@ class TensorMemory(nn.Module):
         if int(state.pending) == 0:
             return state
         tokens = F.pad(state.buffer, (0, 0, 0, 1))
-        _, h, c = self._scan(tokens, 1, state.h, state.c)
+        _, h, c = self._scan(self._inputs(tokens, 1, state.h.dtype), state.h, state.c)
         return MemoryState(
             h=h,
             c=c,
@@ -235,15 +240,15 @@ class TensorMemory(nn.Module):
         floats = 2 * self.channels * math.prod(self.grid) + (self.chunk - 1) * self.dim + self.channels
         return 4 * floats
 
-    def _scan(self, tokens: Tensor, num_writes: int, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Read for every chunk begun in tokens (B, T, dim), and write those that are complete."""
+    def _inputs(self, tokens: Tensor, num_writes: int, dtype: torch.dtype) -> ScanInputs:
+        """Where every chunk begun in tokens (B, T, dim) reads, and what those that are complete write."""
         query = tokens[:, :: self.chunk]
         written = tokens[:, : num_writes * self.chunk]
         written = written.reshape(tokens.shape[0], num_writes, self.chunk * self.dim)
         summary = self.summary(written.to(self.summary.weight.dtype))
         # Low precision would move the coordinates by a good part of a grid cell, so autocast ends here.
         with torch.autocast(tokens.device.type, enabled=False):
-            query, summary = query.to(h.dtype), summary.to(h.dtype)
+            query, summary = query.to(dtype), summary.to(dtype)
             write_head = self.coordinate if self.write_coordinate is None else self.write_coordinate
             inputs = ScanInputs(
                 read_coordinates=torch.tanh(_linear(self.coordinate, query)),
@@ -251,8 +256,13 @@ class TensorMemory(nn.Module):
                 content=_linear(self.content, summary),
                 sigma=self._sigma(summary),
             )
-            if self.check_finite:
-                _require_finite(inputs)
+        if self.check_finite:
+            _require_finite(inputs)
+        return inputs
+
+    def _scan(self, inputs: ScanInputs, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What every chunk reads, and the volumes after the last write."""
+        with torch.autocast(h.device.type, enabled=False):
             if self.scan == "reference":
                 return reference(inputs, h, c, self.update, self.write)
             return fused(inputs, h, c, self.update, self.write, self.saving, self.kernels, self.gemm)

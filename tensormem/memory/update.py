@@ -63,12 +63,21 @@ class GridUpdate(nn.Module):
         c: Float[Tensor, "B C *grid"],
     ) -> tuple[Float[Tensor, "B C *grid"], Float[Tensor, "B C *grid"]]:
         """The next hidden and cell volumes."""
+        i, f, o, g = self.gates(write, h)
+        c = f * c + i * g
+        h = o * torch.tanh(c)
+        return h, c
+
+    def gates(
+        self, write: Float[Tensor, "B C *grid"], h: Float[Tensor, "B C *grid"]
+    ) -> tuple[
+        Float[Tensor, "B C *grid"], Float[Tensor, "B C *grid"], Float[Tensor, "B C *grid"], Float[Tensor, "B C *grid"]
+    ]:
+        """The input, forget and output gates of a step, in (0, 1), and what it offers to the cell, in (-1, 1)."""
         mixed = self.mix(torch.cat([write, h], dim=1)).flatten(2)
         gates = torch.matmul(self.gates_weight.to(h.dtype), mixed) + self.gates_bias.to(h.dtype).unsqueeze(-1)
         i, f, o, g = gates.reshape(gates.shape[0], -1, *h.shape[2:]).chunk(4, dim=1)
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        h = torch.sigmoid(o) * torch.tanh(c)
-        return h, c
+        return torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o), torch.tanh(g)
 
 
 def _depthwise(x: Tensor, taps: Tensor, bias: Tensor) -> Tensor:
