@@ -5,6 +5,8 @@ Matplotlib is imported only where a figure is drawn.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import zlib
 from collections.abc import Callable
@@ -73,5 +75,47 @@ def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLi
         axes.legend(frameon=False)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
+        Path(path).with_suffix(".csv").write_text(source(axes), encoding="utf-8")
 
     return axes, save
+
+
+def source(axes: Any) -> str:
+    """What axes show, as CSV: a line for each point that was drawn, and the ends of its error bar where it has one.
+
+    Args:
+        axes: Matplotlib's, with lines, error bars and horizontal bars.
+    """
+    rows: list[tuple[Any, ...]] = []
+    parts_of_containers: set[Any] = set()
+    for container in axes.containers:
+        if hasattr(container, "patches"):
+            names = {
+                place: text.get_text() for place, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+            }
+            for patch in container.patches:
+                name = names.get(patch.get_y() + patch.get_height() / 2, "")
+                rows.append((name, patch.get_width(), ""))
+            continue
+        line, _, bars = container.lines
+        if line is None:  # of bars
+            continue
+        parts_of_containers.add(line)
+        ends = [segment[:, 1] for bar in bars for segment in bar.get_segments()] or [()] * len(line.get_xdata())
+        for x, y, end in zip(line.get_xdata(), line.get_ydata(), ends, strict=True):
+            rows.append((container.get_label(), x, y, *(end if len(end) and end[0] != end[1] else ())))
+    lines = [line for line in axes.get_lines() if line not in parts_of_containers]
+    # Of points that are drawn one by one, the first of a colour has the label.
+    named = {line.get_color(): line.get_label() for line in lines if not line.get_label().startswith("_")}
+    for line in lines:
+        label = line.get_label()
+        label = named.get(line.get_color()) if label.startswith("_") else label
+        if label is not None:
+            rows += [(label, x, y) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("series", axes.get_xlabel() or "x", axes.get_ylabel() or "y", "low", "high"))
+    for row in rows:
+        cells = [value if isinstance(value, str) else repr(float(value)) for value in row]
+        writer.writerow(cells + [""] * (5 - len(cells)))
+    return text.getvalue()

@@ -1,6 +1,7 @@
 """Result files to tables: `python -m experiments.tables wikitext [--results DIR ...] [--format latex]`.
 
-What a table contains is the benchmark's matter, how it is written the renderer's.
+What a table contains is the benchmark's matter, how it is written the renderer's. `all --check` makes all that the
+results of record come to again and compares it byte for byte with what is committed; `all --write` writes it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.benchmarks import BENCHMARKS, benchmark_of
+from experiments.record import check_record, write_record
 from experiments.render import render_csv, render_latex, render_markdown
 from experiments.results import Result, ResultError, load_results
 
@@ -38,6 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.benchmark == "all":
+        if options.check == options.write:
+            parser.error("all takes --check, or --write")
+        return _write() if options.write else _check()
+    if options.check or options.write:
+        parser.error(f"--check and --write are for all, not for {options.benchmark}")
     benchmark = BENCHMARKS[options.benchmark]
     if options.view is not None and options.view not in benchmark.more:
         parser.error(f"{benchmark.name} has no --{options.view}; leave it out to see its tables")
@@ -59,9 +67,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _check() -> int:
+    try:
+        count, problems = check_record()
+    except ResultError as error:
+        count, problems = 0, [str(error)]
+    if not problems:
+        print(f"{count} tables and sources of figures are what the result files of record come to")
+        return 0
+    print(*problems, "python -m experiments.tables all --write makes them", sep="\n", file=sys.stderr)
+    return 1
+
+
+def _write() -> int:
+    try:
+        changed = write_record()
+    except ResultError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(*changed, f"{len(changed)} files changed", sep="\n")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.tables", description="Result files to tables.")
-    parser.add_argument("benchmark", choices=tuple(BENCHMARKS))
+    parser.add_argument("benchmark", choices=(*BENCHMARKS, "all"))
+    parser.add_argument("--check", action="store_true", help="all: compare what is committed with the result files")
+    parser.add_argument("--write", action="store_true", help="all: write what the result files of record come to")
     parser.add_argument(
         "--results",
         nargs="+",

@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (ResultError, FileNotFoundError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
+    print("python -m experiments.tables all --write    # makes the tables and sources of figures of record anew")
     return 0
 
 
