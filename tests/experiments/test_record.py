@@ -24,6 +24,8 @@ def root(tmp_path, make_reconstruction):
     (tmp_path / "cub200" / "results" / "psnr-pixels-cpu.png").touch()
     record.write_record(tmp_path)
     assert record.check_record(tmp_path)[1] == []
+    # Of one figure, which is of record, and not of the others.
+    assert [path.name for path in tmp_path.rglob("results/*.csv")] == ["psnr-pixels-cpu.csv"]
     return tmp_path
 
 
