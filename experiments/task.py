@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+import wandb
+from pytorch_lightning.loggers import WandbLogger
 from torch import nn
 
 from experiments.checkpoints import BUILT_FROM, BestCheckpoint
 from experiments.training import Training
 from tensormem.audit import AuditReport
+
+# What a run's folder keeps of `Task.sample`.
+SAMPLE = "sample.txt"
 
 
 class Task(pl.LightningModule, ABC):
@@ -100,6 +106,24 @@ class Task(pl.LightningModule, ABC):
     @abstractmethod
     def headline(metrics: Mapping[str, Any]) -> str:
         """The result in a few words."""
+
+    def sample(self) -> str | None:
+        """What the tested model makes of a few examples, a few lines of text; None where it makes none."""
+        return None
+
+    def on_test_end(self) -> None:
+        """Show it: in the run's folder, and in W&B."""
+        if not self.trainer.is_global_zero:
+            return
+        with torch.no_grad():
+            text = self.sample()
+        if text is None:
+            return
+        (Path(self.trainer.default_root_dir) / SAMPLE).write_text(text + "\n", encoding="utf-8")
+        for logger in self.loggers:
+            if isinstance(logger, WandbLogger):
+                # Without a step, which would put it before what was logged last.
+                logger.experiment.log({"test/sample": wandb.Table(columns=["sample"], data=[[text]])})
 
     def audit(self) -> AuditReport | None:
         """Audit the model as it is now; None where reading the future is no matter."""

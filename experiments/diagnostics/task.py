@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor, nn
 from torchmetrics import Metric
 
@@ -22,6 +23,8 @@ from experiments.training import Training
 from tensormem.memory import without_reads
 from tensormem.models.diagnostics import DiagnosticModel, Tokens
 
+# Sequences of a sample.
+_SHOWN = 8
 # How the memory of a tested model is read.
 READS = ("memory", "zero")
 
@@ -152,6 +155,16 @@ class DiagnosticsTask(Task):
         """Log the accuracy under the conditions of the training."""
         self._tested = {}
         self.log("test/accuracy", self.test_answers[0].compute()["all"]["accuracy"])
+
+    def sample(self) -> str:
+        """Right and given answers of a few test sequences."""
+        loader = self.trainer.datamodule.test_dataloader()[0]  # type: ignore[attr-defined]
+        batch: Batch = move_data_to_device(next(iter(loader)), self.device)
+        given = answer(self.model.eval(), batch).argmax(-1)
+        pairs = zip(batch.targets[:_SHOWN].tolist(), given[:_SHOWN].tolist(), strict=True)
+        return "\n".join(
+            f"right {' '.join(map(str, right))}   given {' '.join(map(str, said))}" for right, said in pairs
+        )
 
     def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
         """The loss of a validation and its accuracy."""

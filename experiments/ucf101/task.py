@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor, nn
 
 from experiments.checkpoints import BestCheckpoint
@@ -105,6 +106,18 @@ class ClassificationTask(Task):
         self._tested = {}
         for name, value in self._score("memory", WHOLE).items():
             self.log(f"test/{name}", value)
+
+    def sample(self) -> str:
+        """The class of a few test clips, and the likeliest by the model."""
+        data: UcfData = self.trainer.datamodule  # type: ignore[attr-defined]
+        batch: ClipBatch = move_data_to_device(next(iter(data.test_dataloader())), self.device)
+        shares = mean_over_views(_logits(self.model.eval(), batch.frames)).exp()
+        lines = []
+        for label, share in zip(batch.labels.tolist(), shares, strict=True):
+            best = share.topk(min(3, len(data.classes)))
+            said = (f"{data.classes[k]} {s:.0%}" for s, k in zip(*map(torch.Tensor.tolist, best), strict=True))
+            lines.append(f"{data.classes[label]}: {', '.join(said)}")
+        return "\n".join(lines)
 
     def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
         """The loss of a validation and its top-1."""

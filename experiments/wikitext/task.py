@@ -167,6 +167,18 @@ class LanguageTask(Task):
         """Log the test loss and its perplexity."""
         self._log_evaluation("test", self.test_nats, reset=False)
 
+    def sample(self) -> str | None:
+        """How the model goes on from words of the validation; None where it can't generate."""
+        if self.model.streaming != "token":
+            return None
+        data: LanguageData = self.trainer.datamodule  # type: ignore[attr-defined]
+        inputs, _ = next(iter(data.val_dataloader()))
+        given = inputs[:1, : max(1, self.window // 4)].to(self.device)
+        draws = torch.Generator(self.device).manual_seed(0)
+        text = self.model.generate(given, min(100, self.window - given.shape[1]), generator=draws, top_k=50)[0].tolist()
+        words = data.vocabulary
+        return f"{words.text(text[: given.shape[1]])}\n=> {words.text(text[given.shape[1] :])}"
+
     def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
         """The loss of a validation and its perplexity."""
         nats = float(metrics["validation/nats"])

@@ -46,3 +46,6 @@ def test_a_run_logs_its_memory_at_each_validation(model, tmp_path):
     watched = [line for line in lines if any(name.startswith("memory/layer_1/") for name in line)]
     assert [line["step"] for line in watched] == ([2, 4] if model == "tensor_layer" else [])
     assert all("validation/nats" in line for line in watched)
+    shown = (run_folder(train.resolve(config)) / "sample.txt").read_text().splitlines()
+    assert len(shown) == 8
+    assert all(line.startswith("right ") and " given " in line for line in shown)

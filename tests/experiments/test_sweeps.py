@@ -118,3 +118,26 @@ def test_a_sweep_of_runs_goes_past_those_that_fail_and_then_runs_what_is_missing
     assert again.stdout.count("finished before") == 2
     assert "3 jobs: 3 finished" in again.stdout
     assert {path: path.stat().st_mtime_ns for path in results} == times
+
+
+@pytest.mark.slow
+def test_the_offline_wandb_runs_of_a_sweep_hold_the_numbers_of_its_results(tmp_path):
+    command = [sys.executable, "-m", "experiments.train", "--multirun", "experiment=diagnostics", "scale=smoke"]
+    command += ["model=diagnostics/tensor_layer", "seed=0,1,2", "training.steps=6", "training.evaluate_every=3"]
+    command += ["trainer.log_every=2", "trainer.accelerator=cpu", "logger.mode=offline", f"runs.root={tmp_path}"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert process.returncode == 0, process.stderr
+    # What W&B says where a step comes after a later one.
+    assert "step" not in "".join(line for line in process.stderr.splitlines() if "wandb" in line.lower())
+
+    results = sorted(tmp_path.glob("diagnostics/*/result.json"))
+    assert len(results) == 3
+    for path in results:
+        (log,) = path.parent.glob("wandb/offline-run-*/*.wandb")
+        inspect = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(log)]
+        shown = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True, timeout=60).stdout)
+        result = read_result(path)
+        for name, value in result["metrics"].items():
+            assert shown["summary"][name] == pytest.approx(value, rel=1e-6), name
+        assert shown["summary"]["trainer/global_step"] == 6
+        assert shown["summary"]["validation/nats"] == pytest.approx(result["history"]["validation_nats"][-1], rel=1e-6)

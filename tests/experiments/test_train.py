@@ -65,6 +65,11 @@ def test_every_model_runs_to_a_result(model, data_root, tmp_path):
     by_position = stored["loss_by_position"]
     total = sum(n * t for n, t in zip(by_position["nats"], by_position["targets"], strict=True))
     assert total / 699 == pytest.approx(stored["metrics"]["test_nats"], rel=1e-12)
+    sample = folder_of(config) / "sample.txt"
+    assert sample.exists() == (stored["streaming"] == "token")
+    if sample.exists():
+        given, made = sample.read_text().split("=>")
+        assert (len(given.split()), len(made.split())) == (5, 16)
 
 
 # One step of one short window, whatever the config's own sizes.

@@ -50,6 +50,9 @@ def test_every_model_runs_to_a_result_and_is_loaded_again(model, toy_root, tmp_p
     assert (result["gates"] is not None) == with_memory
     assert result["streaming"] == ("none" if model.startswith("base") else "frame")
     assert "root" not in result["config"]["data"]
+    shown = (run_folder(train.resolve(config)) / "sample.txt").read_text().splitlines()
+    assert len(shown) == 4
+    assert all(line.partition(":")[0] in ("Bend", "Jack", "Wave") and line.count("%") == 3 for line in shown)
 
     # The weights that are loaded are those that the test number is of.
     loaded, scores = load_model(run_folder(train.resolve(config))), ClipScores()
