@@ -24,11 +24,15 @@ __all__ = [
     "check_portable",
     "collect_provenance",
     "find_results",
+    "folders_of_record",
     "home_of",
     "load_results",
+    "order_key",
     "portable_command",
     "publish",
     "read_result",
+    "result_files",
+    "run_key",
     "write_result",
 ]
 
@@ -96,14 +100,38 @@ def find_results(roots: Iterable[str | os.PathLike[str]]) -> list[Result]:
         FileNotFoundError: a root does not exist.
         ResultError: a file found is no valid result.
     """
-    found: dict[tuple[str, int], Result] = {}
+    found: dict[tuple[str, str, int], Result] = {}
+    for path in result_files(roots):
+        result = read_result(path)
+        found.setdefault(run_key(result), result)
+    return sorted(found.values(), key=order_key)
+
+
+def result_files(roots: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    """The files that `find_results` reads, root by root; a file below several roots comes several times.
+
+    Raises:
+        FileNotFoundError: a root does not exist.
+    """
     for root in map(Path, roots):
         if not root.exists():
             raise FileNotFoundError(f"no result file or folder at {root}; give a run root or a results folder")
-        for path in _result_files(root):
-            result = read_result(path)
-            found.setdefault((result["model"], result["config_hash"], result["seed"]), result)
-    return sorted(found.values(), key=lambda r: (r["experiment"], r["model"], r["scale"], r["seed"], r["config_hash"]))
+        yield from _files_below(root)
+
+
+def run_key(result: Result) -> tuple[str, str, int]:
+    """What tells a run from all others."""
+    return (result["model"], result["config_hash"], result["seed"])
+
+
+def order_key(result: Result) -> tuple[str, str, str, int, str]:
+    """What results are ordered by, wherever they are shown."""
+    return (result["experiment"], result["model"], result["scale"], result["seed"], result["config_hash"])
+
+
+def folders_of_record() -> list[str]:
+    """The folders that hold the results of record, one a benchmark."""
+    return sorted(str(folder) for folder in Path(__file__).resolve().parent.glob("*/results"))
 
 
 def load_results(benchmark: str, roots: Sequence[str] | None = None) -> list[Result]:
@@ -113,7 +141,7 @@ def load_results(benchmark: str, roots: Sequence[str] | None = None) -> list[Res
         ResultError: there are none; the message says what to run.
         FileNotFoundError: a given root doesn't exist.
     """
-    roots = roots or sorted(str(folder) for folder in Path(__file__).resolve().parent.glob("*/results"))
+    roots = roots or folders_of_record()
     found = find_results(roots)
     found = [result for result in found if result["experiment"] == benchmark]
     if not found:
@@ -182,7 +210,7 @@ def portable_command(command: str) -> str:
     return _ABSOLUTE_IN_COMMAND.sub("PATH", command)
 
 
-def _result_files(root: Path) -> Iterator[Path]:
+def _files_below(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
     elif root.name == "results":
