@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 CHOSEN = $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics reproduce-cub200 reproduce-ucf101 data-cub200 data-ucf101 tables figures dashboard benchmark-scan test test-all lint format clean
+.PHONY: help setup quickstart reproduce-wikitext reproduce-diagnostics reproduce-cub200 reproduce-ucf101 data-cub200 data-ucf101 tables figures report dashboard benchmark-scan test test-all lint format clean
 
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
@@ -23,7 +23,8 @@ help: ## show this page
 	@echo "  SCALE=smoke          reproduce-...: smoke, cpu or paper (default: paper with CUDA, else cpu)"
 	@echo "  PARTS=binding        reproduce-diagnostics: only these parts of the suite (default: all)"
 	@echo "  BENCHMARK=wikitext   tables, figures: wikitext, quickstart, diagnostics, cub200 or ucf101"
-	@echo "  ARGS='...'           handed on by quickstart, reproduce-..., data-..., tables, figures, dashboard, benchmark-scan"
+	@echo "  ARGS='...'           handed on by quickstart, reproduce-..., data-..., tables, figures, report, dashboard,"
+	@echo "                       benchmark-scan"
 	@echo "                       e.g. make reproduce-wikitext ARGS='seed=0,1,2'"
 	@echo "  PYTEST_ARGS='...'    handed on by test and test-all, e.g. make test PYTEST_ARGS='-k scan -x'"
 	@echo "Environment:"
@@ -68,6 +69,9 @@ tables: $(STAMP) ## print the tables of a BENCHMARK (default: wikitext) from the
 
 figures: $(STAMP) ## draw the figures of a BENCHMARK (default: wikitext) into outputs/figures
 	$(BIN)/python -m experiments.figures $(BENCHMARK) --output outputs/figures $(ARGS)
+
+report: $(STAMP) ## make one HTML page of all results: tables, curves, figures and runs, in outputs/report.html
+	$(BIN)/python -m experiments.report --output outputs/report.html $(ARGS)
 
 dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
 	$(BIN)/python scripts/dashboard.py $(ARGS)

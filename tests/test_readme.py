@@ -10,6 +10,7 @@ import pytest
 
 from experiments import figures, generate, stream_video, tables, train
 from experiments.benchmarks import BENCHMARKS
+from experiments.report import __main__ as report
 from experiments.results import load_results
 from experiments.runs import run_folder
 from tests.experiments.composing import composed, finished_run
@@ -72,6 +73,16 @@ def test_figure_commands_run(command, tmp_path):
     words[words.index("--output") + 1] = str(tmp_path)
     assert figures.main(words) == 0
     assert list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "experiments.report" in command])
+def test_report_commands_run(command, tmp_path):
+    words = shlex.split(command)[3:]
+    if "--results" in words:
+        words[words.index("--results") + 1] = str(WIKITEXT.parent / "results")
+    words[words.index("--output") + 1] = str(tmp_path / "report.html")
+    assert report.main([*words, "--no-figures"]) == 0
+    assert "Tensor Memory, measured again" in (tmp_path / "report.html").read_text()
 
 
 def with_a_checkpoint(command):
