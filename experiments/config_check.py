@@ -34,6 +34,7 @@ class TrainerSettings(TypedDict):
     devices: int
     num_nodes: int
     strategy: str
+    deterministic: bool
     log_every: int
     checkpoint_every: int
 

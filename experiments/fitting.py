@@ -68,6 +68,7 @@ def fit_and_test(
         devices=trainer_settings["devices"],
         num_nodes=trainer_settings["num_nodes"],
         strategy=trainer_settings["strategy"],
+        deterministic=trainer_settings["deterministic"],
         precision=training.precision,  # type: ignore[arg-type]
         max_steps=training.steps,
         # One endless epoch: the data has no end, and evaluations come by steps.

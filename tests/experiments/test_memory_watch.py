@@ -39,6 +39,7 @@ def test_a_run_logs_its_memory_at_each_validation(model, tmp_path):
     config = composed(
         *("experiment=diagnostics", "scale=smoke", f"model=diagnostics/{model}", "training.steps=4"),
         *("training.evaluate_every=2", "training.warmup_steps=1", "trainer.accelerator=cpu", "logger.mode=disabled"),
+        "trainer.deterministic=true",
         f"runs.root={tmp_path}",
     )
     train.run(config)
