@@ -89,7 +89,8 @@ def with_a_checkpoint(command):
     """The arguments of a command, and which is its checkpoint, that of a run that a README trains."""
     words = shlex.split(command)[3:]
     place = next(place for place, word in enumerate(words) if word.startswith("checkpoint="))
-    trained = [shlex.split(line)[3:] for line in commands() if "experiments.train" in line and "scale=cpu" in line]
+    single = [line for line in commands() if "experiments.train" in line and "--multirun" not in line]
+    trained = [shlex.split(line)[3:] for line in single if "scale=cpu" in line]
     folders = [run_folder(train.resolve(composed(*overrides))) for overrides in trained]
     assert Path(words[place].removeprefix("checkpoint=")).name in [folder.name for folder in folders]
     return words, place

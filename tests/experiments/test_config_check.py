@@ -15,7 +15,10 @@ from tests.experiments.composing import composed
         ("model.network.num_layer=3", r"did you mean model\.network\.num_layers\?"),
         ("vocabulary=paper", r"vocabulary is unknown; did you mean data\.vocabulary\?"),
         ("model=language/tensr", r"model=language/tensr: no such choice; did you mean language/tensor\?"),
-        ("model=tensor", r"no such choice; did you mean diagnostics/tensor or language/tensor or vision/tensor\?"),
+        (
+            "model=tensor",
+            r"no such choice; did you mean diagnostics/tensor or language/tensor or video/tensor or vision/tensor\?",
+        ),
         ("model=slots", r"model=slots: no such choice; did you mean diagnostics/slots\?"),
         ("scale=huge", r"scale=huge: no such choice"),
         ("modle=language/tensor", r"modle is unknown; did you mean model\?"),

@@ -66,6 +66,7 @@ def test_two_processes_come_to_the_numbers_of_one(benchmark, data_root, tmp_path
     assert printed.count("step 2/6  train") == 1
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_another_number_of_processes(data_root, tmp_path):
     root = Path(data_root).resolve()
     whole, *_ = run(tmp_path / "whole", root, *DIAGNOSTICS)

@@ -110,7 +110,7 @@ def test_every_layer_writes_whole_chunks_and_a_padded_one_at_each_frames_end(kin
     monkeypatch.setattr(
         memory,
         "_scan",
-        lambda tokens, num_writes, h, c: (written.append(num_writes), scan(tokens, num_writes, h, c))[1],
+        lambda inputs, h, c: (written.append(inputs.content.shape[1]), scan(inputs, h, c))[1],
     )
     _, state = model(make_frames(2))
     assert sum(written) == 2 * 3 * 5

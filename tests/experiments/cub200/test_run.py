@@ -130,7 +130,7 @@ def test_one_command_makes_runs_tables_figures_and_pictures(toy_root, tmp_path, 
     assert out.count("| tensor, reads set to zero |") == 2
     assert out.index("| mean colour of the visible patches |") < out.index("| 0 everywhere, paper protocol |")
     drawn = [f"{kind}-{target}-smoke.png" for kind in FIGURES for target in ("normalised", "pixels")]
-    assert sorted(path.name for path in tmp_path.glob("cub200/figures/*")) == sorted(drawn)
+    assert sorted(path.name for path in tmp_path.glob("cub200/figures/*.png")) == sorted(drawn)
     assert all(name in out for name in drawn)
 
 

@@ -96,4 +96,4 @@ def test_each_group_gets_its_own_files(tmp_path, runs, make_result):
         "perplexity_by_tokens-cpu-2.png",
         "perplexity_by_tokens-smoke.png",
     ]
-    assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
+    assert sorted(names) == sorted(path.name for path in tmp_path.glob("*.png"))
