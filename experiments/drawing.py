@@ -35,6 +35,8 @@ COLOURS = {
     "transformer_xl": "#CC79A7",
 }
 MARKERS = "osD^vP"
+# A longer legend would lie on the lines: it stands beside them.
+_MOST_INSIDE = 7
 
 
 def colour(model: str) -> str:
@@ -72,7 +74,11 @@ def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLi
     axes.grid(alpha=0.25)
 
     def save(path: str | os.PathLike[str]) -> None:
-        axes.legend(frameon=False)
+        if len(axes.get_legend_handles_labels()[0]) > _MOST_INSIDE:
+            figure.set_size_inches(9.0, 4.0)
+            axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        else:
+            axes.legend(frameon=False)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
         Path(path).with_suffix(".csv").write_text(source(axes), encoding="utf-8")
