@@ -7,10 +7,10 @@ with `weights_only=True`.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ class BestCheckpoint(pl.Callback):
 def resume_point(folder: Path) -> tuple[Path | None, str]:
     """The checkpoint that a run goes on from, and what is wrong with a later one; None where the run has none.
 
-    A damaged one is found by the checksums of its contents.
+    A damaged one is found by the checksums of its contents, and by loading it.
 
     Raises:
         DamagedCheckpointError: there are some, and none is whole.
@@ -172,7 +172,15 @@ def _damage(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+        if broken is None:
+            # The checksums are of the contents, and not of what says where they lie.
+            torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        # A bad sector, or a place that the file does not have. That it may not be read, say, is no damage.
+        if error.errno not in (errno.EIO, errno.EINVAL):
+            raise
+        return str(error)
+    except Exception as error:  # what a reader says of a broken file depends on which of its bytes broke
         return str(error) or type(error).__name__
     return f"{broken} fails its checksum" if broken else ""
 

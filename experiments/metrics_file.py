@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-METRICS = "metrics.jsonl"
+from experiments.logged import METRICS, read_metrics
 
 
 class MetricsFile(Logger):
@@ -85,19 +85,6 @@ class RewindMetrics(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The checkpoint has been loaded: the run goes on from this step."""
         self.metrics.rewind(trainer.global_step)
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file, in order; one that was cut off, as a kill leaves it, is left out."""
-    lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int):
-            lines.append(line)
-    return lines
 
 
 def _plain(value: Any) -> float | None:

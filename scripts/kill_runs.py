@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from experiments.checkpoints import BEST, LAST
-from experiments.metrics_file import METRICS, read_metrics
+from experiments.logged import METRICS, read_metrics
 
 # A small run with dropout, whose random numbers are what a resumed run gets wrong first; it saves before every step.
 RUN = [

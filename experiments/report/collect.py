@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.benchmarks import BENCHMARKS
+from experiments.logged import METRICS
 from experiments.report.measures import settings
 from experiments.results import Result, ResultError, order_key, read_result, result_files, run_key
 
-LOG = "metrics.jsonl"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -30,7 +30,7 @@ class Run:
     @property
     def log(self) -> Path:
         """What the run logged on its way, which lies beside the result of a run folder only."""
-        return self.path.with_name(LOG)
+        return self.path.with_name(METRICS)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def collect(roots: Iterable[str | os.PathLike[str]]) -> tuple[list[Run], list[Le
                 left_out.setdefault(path.resolve(), LeftOut(_place(path, root), reason))
             else:
                 found.setdefault(run_key(run.result), run)
-        for path in sorted(root.rglob(LOG)):
+        for path in sorted(root.rglob(METRICS)):
             if not path.with_name("result.json").exists():
                 reason = "has no result.json: the run goes on, or was cut off; its command, given again, resumes it"
                 left_out.setdefault(path.resolve(), LeftOut(_place(path.parent, root), reason))

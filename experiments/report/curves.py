@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from experiments.logged import is_finite, numbered_lines
 
 # More points than this are not seen in a chart: every other one is left out, until they are as few.
 MAX_POINTS = 1000
@@ -52,8 +52,7 @@ def log_curves(path: Path) -> tuple[list[Curve], str | None]:
         return [], None
     points: dict[str, dict[float, Any]] = {}
     unread: list[int] = []
-    for number, text in enumerate(path.read_bytes().splitlines(), start=1):
-        line = _parsed(text)
+    for number, line in numbered_lines(path):
         if line is None:
             unread.append(number)
             continue
@@ -66,19 +65,11 @@ def log_curves(path: Path) -> tuple[list[Curve], str | None]:
     return _curves("log", {name: sorted(values.items()) for name, values in sorted(points.items())}), problem
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) and _is_finite(line.get("step")) else None
-
-
 def _curves(source: str, columns: Mapping[str, Iterable[tuple[Any, Any]]]) -> list[Curve]:
     """What of the columns can be drawn."""
     curves = []
     for name, pairs in columns.items():
-        points = [(x, y) for x, y in pairs if _is_finite(x) and _is_finite(y)]
+        points = [(x, y) for x, y in pairs if is_finite(x) and is_finite(y)]
         if points:
             every = _stride(points)
             # The last point stays: it is what a curve is read for.
@@ -92,7 +83,3 @@ def _stride(points: Sequence[Any]) -> int:
     while len(points) > every * MAX_POINTS:
         every *= 2
     return every
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -42,3 +42,30 @@ def finished_run(root: Path, *overrides: str) -> Path:
     config = composed(*_TWO_STEPS, f"runs.root={root}", *overrides)
     train.run(config)
     return run_folder(train.resolve(config))
+
+
+# 12 steps; dropout on, because its random numbers are what a resumed run gets wrong first.
+TINY = [
+    "scale=smoke",
+    "training.steps=12",
+    "training.evaluate_every=4",
+    "training.warmup_steps=2",
+    "data.batch_size=4",
+    "data.window=21",
+    "data.max_eval_tokens=700",
+    "model.network.dropout=0.2",
+    "trainer.accelerator=cpu",
+    "trainer.log_every=2",
+    "trainer.checkpoint_every=3",
+    "logger.mode=disabled",
+]
+
+
+def tiny(data_root: str | Path, runs: Path, *overrides: str) -> DictConfig:
+    """The config of a language run of 12 steps."""
+    return composed(*TINY, f"data.root={data_root}", f"runs.root={runs}", *overrides)
+
+
+def folder_of(config: DictConfig) -> Path:
+    """The folder of a config's run."""
+    return run_folder(train.resolve(config))

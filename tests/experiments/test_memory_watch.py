@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from experiments import train
+from experiments.logged import METRICS, read_metrics
 from experiments.memory_watch import memory_summary
-from experiments.metrics_file import METRICS, read_metrics
 from experiments.runs import run_folder
 from tensormem import TensorMemory
 from tensormem.memory.observe import observed

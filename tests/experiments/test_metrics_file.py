@@ -5,7 +5,8 @@ import json
 import pytest
 from pytorch_lightning.loggers import Logger
 
-from experiments.metrics_file import METRICS, MetricsFile, read_metrics
+from experiments.logged import METRICS, read_metrics
+from experiments.metrics_file import MetricsFile
 
 
 class FakeTrainer:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.metrics_file import METRICS, read_metrics
+from experiments.logged import METRICS, read_metrics
 from experiments.results import read_result
 
 ROOT = Path(__file__).resolve().parents[2]

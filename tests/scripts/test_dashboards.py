@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments import train
-from experiments.metrics_file import METRICS, read_metrics
+from experiments.benchmarks import BENCHMARKS
+from experiments.logged import METRICS, read_metrics
 from experiments.results import load_results
 from experiments.runs import run_folder
 from tests.experiments.composing import composed
@@ -31,6 +32,7 @@ def no_key(monkeypatch, tmp_path):
 
 def test_every_benchmark_has_a_workspace_and_a_report(dashboards, tmp_path, capsys):
     assert dashboards["main"](["--entity", "someone", "--output", str(tmp_path)]) == 0
+    assert set(dashboards["BOARDS"]) == set(BENCHMARKS)
     assert len(list(tmp_path.glob("*.json"))) == 2 * len(dashboards["BOARDS"])
     assert "--push makes it on W&B" in capsys.readouterr().out
     report = json.loads((tmp_path / "wikitext-report.json").read_text())
