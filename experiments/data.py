@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytorch_lightning as pl
+
+Batch = TypeVar("Batch")
 
 # Keywords of the metrics of an evaluation. With several processes each of them evaluates everything, and no sum goes
 # over the processes: no sample counts twice, none is left out, and all of them come to the same best checkpoint.
@@ -35,6 +37,34 @@ class FixedLoader:
     def __iter__(self) -> Iterator[Any]:
         """Start a pass."""
         return iter(self.batches)
+
+
+class OnePass(ABC, Generic[Batch]):
+    """The batches of one evaluation pass, each made when its turn comes; the last one may be smaller.
+
+    Not a DataLoader, for the reason that `FixedLoader` gives: every process sees all members once.
+
+    Args:
+        num_members: members of the split, in order.
+        batch_size: members of a batch.
+    """
+
+    def __init__(self, num_members: int, batch_size: int) -> None:
+        self.num_members = num_members
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        """Number of batches of a pass."""
+        return -(-self.num_members // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Start a pass."""
+        for start in range(0, self.num_members, self.batch_size):
+            yield self.batch(range(start, min(start + self.batch_size, self.num_members)))
+
+    @abstractmethod
+    def batch(self, members: range) -> Batch:
+        """The batch of these members, numbered from 0."""
 
 
 class Data(pl.LightningDataModule, ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import http.client
 import os
@@ -9,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,28 @@ class Archive:
     page: str
     checksum: str | None
     num_bytes: int | None = None
+
+
+def run_command(arguments: Sequence[str] | None, description: str, prepare: Callable[[Path], None]) -> int:
+    """The command line of a download script; returns the exit status.
+
+    Args:
+        arguments: of the command line; None: those of the process.
+        description: for ``--help``.
+        prepare: brings the data under a root; its OSError or ValueError is said, without a traceback.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--root", type=Path, help="data root (default: the environment variable TENSORMEM_DATA)")
+    options = parser.parse_args(arguments)
+    root = options.root or os.environ.get("TENSORMEM_DATA")
+    if not root:
+        parser.error("no data root: set TENSORMEM_DATA to the folder for data sets, or give --root FOLDER")
+    try:
+        prepare(Path(root))
+    except (OSError, ValueError) as error:  # of the download, the archives and the lists; of the disk, too
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def fetch(archive: Archive, root: Path, say: Say) -> Path:

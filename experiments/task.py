@@ -120,10 +120,14 @@ class Task(pl.LightningModule, ABC):
         if text is None:
             return
         (Path(self.trainer.default_root_dir) / SAMPLE).write_text(text + "\n", encoding="utf-8")
+        self.show("test/sample", lambda: wandb.Table(columns=["sample"], data=[[text]]))
+
+    def show(self, name: str, media: Callable[[], Any]) -> None:
+        """Log a table or a picture to W&B, where that runs; it is made only there."""
         for logger in self.loggers:
             if isinstance(logger, WandbLogger):
                 # Without a step, which would put it before what was logged last.
-                logger.experiment.log({"test/sample": wandb.Table(columns=["sample"], data=[[text]])})
+                logger.experiment.log({name: media()})
 
     def audit(self) -> AuditReport | None:
         """Audit the model as it is now; None where reading the future is no matter."""

@@ -5,7 +5,7 @@ Letters: B images of a batch, S pixels of a side, N patches of an image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional
 
 from experiments.cub200.cache import Images
+from experiments.data import OnePass
 from experiments.endless import EndlessBatches
 from experiments.seeding import uniform
 from experiments.views import NUM_UNIFORM, evaluation_view, training_view
@@ -116,30 +117,20 @@ class TrainingBatches(EndlessBatches[ImageBatch]):
         return _batch(views, noise, [self.pool.ids[member] for member in members])
 
 
-class EvaluationBatches:
-    """One pass over a split by ascending id; the last batch may be smaller.
-
-    Not a DataLoader, for the reason that `FixedLoader` gives: every process sees all images once. Nor a list of
-    batches, which at 224 pixels would take 0.6 MB an image.
-    """
+class EvaluationBatches(OnePass[ImageBatch]):
+    """One pass over a split by ascending id; see `OnePass`. In one list the batches would take 0.6 MB an image."""
 
     def __init__(self, pool: Pool, batch_size: int) -> None:
         """Serve all images of ``pool``, ``batch_size`` at a time."""
+        super().__init__(len(pool), batch_size)
         self.pool = pool
-        self.batch_size = batch_size
 
-    def __len__(self) -> int:
-        """Number of batches of a pass."""
-        return -(-len(self.pool) // self.batch_size)
-
-    def __iter__(self) -> Iterator[ImageBatch]:
-        """Start a pass."""
-        for start in range(0, len(self.pool), self.batch_size):
-            members = range(start, min(start + self.batch_size, len(self.pool)))
-            ids = [self.pool.ids[member] for member in members]
-            noise = [uniform(self.pool.num_patches, _EVALUATION_SEED, "evaluation noise", id_) for id_ in ids]
-            views = [evaluation_view(self.pool.pixels(member), self.pool.image_size) for member in members]
-            yield _batch(views, np.stack(noise), ids)
+    def batch(self, members: range) -> ImageBatch:
+        """See OnePass."""
+        ids = [self.pool.ids[member] for member in members]
+        noise = [uniform(self.pool.num_patches, _EVALUATION_SEED, "evaluation noise", id_) for id_ in ids]
+        views = [evaluation_view(self.pool.pixels(member), self.pool.image_size) for member in members]
+        return _batch(views, np.stack(noise), ids)
 
 
 def _batch(views: Sequence[UInt8[Tensor, "3 S S"]], noise: np.ndarray, ids: Sequence[int]) -> ImageBatch:

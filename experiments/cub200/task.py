@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import wandb
-from pytorch_lightning.loggers import WandbLogger
 from torch import Tensor, nn
 from torchmetrics import Metric
 
@@ -166,10 +165,7 @@ class ReconstructionTask(Task):
         batch = self.trainer.datamodule.test_examples(NUM_IMAGES)  # type: ignore[attr-defined]
         path = Path(self.trainer.default_root_dir) / PICTURE
         sheet({"reconstruction": self.model}, batch).save(path)
-        for logger in self.loggers:
-            if isinstance(logger, WandbLogger):
-                # Without a step, which would put it before what was logged last.
-                logger.experiment.log({"test/reconstructions": wandb.Image(str(path))})
+        self.show("test/reconstructions", lambda: wandb.Image(str(path)))
 
     def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
         """The loss of a validation and its PSNR."""

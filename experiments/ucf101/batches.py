@@ -5,7 +5,7 @@ Letters: B clips of a batch, K views of a clip, T frames of a view, S pixels of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from jaxtyping import Float32, Int64, UInt8
 from torch import Tensor
 from torchvision.transforms.v2 import functional
 
+from experiments.data import OnePass
 from experiments.endless import EndlessBatches
 from experiments.seeding import uniform
 from experiments.ucf101 import jitter
@@ -126,28 +127,19 @@ class TrainingBatches(EndlessBatches[ClipBatch]):
         return jitter.jitter(scaled(frames), wanted.colour_jitter, colours).unsqueeze(0)
 
 
-class EvaluationBatches:
-    """One pass over a split by ascending id; the last batch may be smaller.
-
-    Not a DataLoader, for the reason that `FixedLoader` gives: every process sees all clips once.
-    """
+class EvaluationBatches(OnePass[ClipBatch]):
+    """One pass over a split by ascending id; see `OnePass`."""
 
     def __init__(self, pool: Pool, batch_size: int, num_views: int = 1) -> None:
         """Serve K views of all clips of ``pool``, ``batch_size`` clips at a time."""
+        super().__init__(len(pool), batch_size)
         self.pool = pool
-        self.batch_size = batch_size
         self.num_views = num_views
 
-    def __len__(self) -> int:
-        """Number of batches of a pass."""
-        return -(-len(self.pool) // self.batch_size)
-
-    def __iter__(self) -> Iterator[ClipBatch]:
-        """Start a pass; raises ClipError."""
-        for start in range(0, len(self.pool), self.batch_size):
-            members = range(start, min(start + self.batch_size, len(self.pool)))
-            pixels = (self.pool.pixels(member, self.num_views) for member in members)
-            yield _batch(self.pool, members, [scaled(evaluation_view(each, self.pool.image_size)) for each in pixels])
+    def batch(self, members: range) -> ClipBatch:
+        """See OnePass; raises ClipError."""
+        pixels = (self.pool.pixels(member, self.num_views) for member in members)
+        return _batch(self.pool, members, [scaled(evaluation_view(each, self.pool.image_size)) for each in pixels])
 
 
 def scaled(frames: UInt8[Tensor, "..."]) -> Float32[Tensor, "..."]:
