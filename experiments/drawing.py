@@ -9,7 +9,7 @@ import csv
 import io
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +125,41 @@ def source(axes: Any) -> str:
         cells = [value if isinstance(value, str) else repr(float(value)) for value in row]
         writer.writerow(cells + [""] * (5 - len(cells)))
     return text.getvalue()
+
+
+def panels(
+    path: str | os.PathLike[str],
+    xlabel: str,
+    x: Sequence[float],
+    rows: Mapping[str, Mapping[str, Sequence[float]]],
+    labels: Mapping[str, str],
+    columns: int,
+    linear: Sequence[str] = (),
+) -> None:
+    """Draw what was measured of every model, a panel each, on logarithmic axes.
+
+    Args:
+        path: the file.
+        xlabel: what the models were measured at.
+        x: where.
+        rows: of each model, by its name: values of each measure.
+        labels: of the measures that have a panel.
+        columns: panels side by side.
+        linear: measures within a power of ten, whose panels start at 0.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = -(-len(labels) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.6 * lines + 0.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes_of = figure.subplots(lines, columns, squeeze=False).flatten()
+    for axes, (key, label) in zip(axes_of, labels.items(), strict=True):
+        for name, row in rows.items():
+            axes.plot(x, row[key], "o-", markersize=3, color=colour(name), label=name)
+        axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=label)
+        if key in linear:
+            axes.set(yscale="linear", ylim=(0, None))
+        axes.grid(alpha=0.25)
+    figure.legend(*axes_of[0].get_legend_handles_labels(), loc="outside right", frameon=False)
+    figure.savefig(path, dpi=150)

@@ -20,7 +20,7 @@ from hydra.utils import instantiate
 from torch.utils._pytree import tree_leaves
 
 from experiments import resolvers
-from experiments.drawing import colour
+from experiments.drawing import panels
 from experiments.provenance import collect_provenance
 from experiments.resolvers import CONF
 from experiments.timing import interleaved
@@ -86,22 +86,10 @@ def measure(zoo: dict[str, LanguageModel], positions: Sequence[int], rounds: int
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """A panel for each of `KEYS`, by position."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.6, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(KEYS))
-    for axes, (key, label) in zip(panels, KEYS.items(), strict=True):
-        for name, row in results["models"].items():
-            axes.plot(results["positions"], row[key], "o-", markersize=3, color=colour(name), label=name)
-        axes.set(xscale="log", yscale="log", xlabel="position in the sequence", ylabel=label)
-        if key == "tokens_per_second":
-            # Within one power of ten.
-            axes.set(yscale="linear", ylim=(0, None))
-        axes.grid(alpha=0.25)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", frameon=False)
-    figure.savefig(path, dpi=150)
+    panels(
+        path, "position in the sequence", results["positions"], results["models"], KEYS, columns=3,
+        linear=("tokens_per_second",),
+    )  # fmt: skip
 
 
 def table(results: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from experiments import resolvers
-from experiments.drawing import colour
+from experiments.drawing import panels
 from experiments.provenance import collect_provenance
 from experiments.resolvers import CONF
 from experiments.timing import interleaved, peak_bytes
@@ -113,20 +113,8 @@ def print_peak(name: str, scale: str, num_frames: str, recompute: str) -> None:
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """A panel for each of `KEYS`, by the number of frames."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    keys = [key for key in KEYS if all(key in row for row in results["models"].values())]
-    figure = Figure(figsize=(8.8, 6.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(-(-len(keys) // 2), 2, squeeze=False).flatten()
-    for axes, key in zip(panels, keys, strict=True):
-        for name, row in results["models"].items():
-            axes.plot(results["frames"], row[key], "o-", markersize=3, color=colour(name), label=name)
-        axes.set(xscale="log", yscale="log", xlabel="frames of the video", ylabel=KEYS[key])
-        axes.grid(alpha=0.25)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", frameon=False)
-    figure.savefig(path, dpi=150)
+    keys = {key: label for key, label in KEYS.items() if all(key in row for row in results["models"].values())}
+    panels(path, "frames of the video", results["frames"], results["models"], keys, columns=2)
 
 
 def table(results: dict[str, Any]) -> str:
