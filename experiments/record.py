@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.benchmarks import BENCHMARKS, Benchmark
 from experiments.render import render_csv, render_markdown
-from experiments.results import Result, ResultError, load_results
+from experiments.results import Result, find_results
 
 TABLES = "tables"
 _ROOT = Path(__file__).resolve().parent
@@ -69,14 +69,8 @@ def check_record(root: Path = _ROOT) -> tuple[int, list[str]]:
 
 def _results(benchmark: Benchmark, home: Path) -> list[Result]:
     folder = home / "results"
-    if not any(folder.glob("*.json")):
-        return []
-    try:
-        return load_results(benchmark.name, [str(folder)])
-    except ResultError as error:
-        if str(error).startswith(f"no {benchmark.name} result"):
-            return []
-        raise
+    found = find_results([folder]) if folder.is_dir() else []
+    return [result for result in found if result["experiment"] == benchmark.name]
 
 
 def _tables(benchmark: Benchmark, results: list[Result]) -> Iterator[tuple[str, str]]:

@@ -186,16 +186,13 @@ def _device(accelerator: str) -> str:
 
 def _run_job(config: DictConfig) -> None:
     """A job of a multirun: in a process of its own."""
-    resolved = resolve(config)
-    folder = run_folder(resolved)
     try:
-        sweeps.run_job(
-            sweeps.job_folder(),
-            folder.name,
-            sweeps.job_overrides(),
-            done=(folder / RESULT).exists(),
-            fail_fast=resolved["sweep"]["fail_fast"],
-        )
+        folder = run_folder(resolve(config))
+        name, done = folder.name, (folder / RESULT).exists()
+    except Exception:  # a config that names no run: the job's own process says what is wrong with it
+        name, done = str(config.model.name), False
+    try:
+        sweeps.run_job(sweeps.job_folder(), name, sweeps.job_overrides(), done, config.sweep.fail_fast)
     except KeyboardInterrupt:
         print("interrupted: the same sweep goes on where it stopped", file=sys.stderr)
         sys.exit(INTERRUPTED)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import sweeps
+from experiments import sweeps, train
 from experiments.results import read_result
 from experiments.sweeps import STATUS, run_job, statuses, summary
+from tests.experiments.composing import composed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,6 +87,15 @@ def test_an_interrupt_ends_the_sweep(jobs):
     with pytest.raises(KeyboardInterrupt):
         jobs("interrupt")
     assert statuses(jobs.sweep)[0]["state"] == "interrupted"
+
+
+def test_a_job_whose_config_names_no_run_is_run_to_say_so(monkeypatch, tmp_path):
+    jobs = []
+    monkeypatch.setattr(sweeps, "job_folder", lambda: tmp_path)
+    monkeypatch.setattr(sweeps, "job_overrides", lambda: ["model.network._target_=nowhere.Model"])
+    monkeypatch.setattr(sweeps, "run_job", lambda *arguments: jobs.append(arguments))
+    train._run_job(composed("model.network._target_=nowhere.Model"))
+    assert jobs == [(tmp_path, "base", ["model.network._target_=nowhere.Model"], False, False)]
 
 
 def test_jobs_are_told_by_their_numbers_and_half_written_ones_are_passed_over(tmp_path):
