@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from tensormem.memory import eager, native
 from tensormem.memory import grid as geometry
-from tensormem.memory import native
+from tensormem.memory.compiled import compiled_scan
 from tensormem.memory.kernels import GemmKind, KernelKind, choose
-from tensormem.memory.recurrence import recurrence
 from tensormem.memory.scan import ScanInputs, WriteKind
 from tensormem.memory.update import GridUpdate
 
@@ -65,17 +65,18 @@ def fused(
     chosen = choose(kernel_kind, gemm, h)
     if chosen == "native":
         return native.scan(inputs, h, c, update, write, saving_now)
-    h, c = h.movedim(1, -1).contiguous(), c.movedim(1, -1).contiguous()
     factors = _write_factors(inputs, update, write, grid)
-    bias_volume, taps = _hidden_half(update, grid, h.shape[-1], h)
+    bias_volume, taps = _hidden_half(update, grid, h.shape[1], h)
     index, corner_weight = geometry.corners(inputs.read_coordinates, grid)
     weight, bias = update.gates_weight.to(h.dtype), update.gates_bias.to(h.dtype)
     # Compiled kernels don't ask for the dtype: everything has that of the state.
     factors, corner_weight = factors.to(h.dtype), corner_weight.transpose(0, 1).to(h.dtype)
-    reads, h, c, _ = recurrence(
-        h, c, factors, bias_volume, taps, weight, bias, index.transpose(0, 1), corner_weight, saving_now,
-        chosen == "compiled", gemm,
-    )  # fmt: skip
+    given = factors, bias_volume, taps, weight, bias, index.transpose(0, 1), corner_weight, saving_now, gemm
+    if chosen == "eager":
+        reads, h, c = eager.scan(h, c, *given)
+        return reads.transpose(0, 1), h, c
+    h, c = h.movedim(1, -1).contiguous(), c.movedim(1, -1).contiguous()
+    reads, h, c, _ = compiled_scan(h, c, *given)
     return reads.transpose(0, 1), h.movedim(-1, 1), c.movedim(-1, 1)
 
 

@@ -1,6 +1,6 @@
 """What the fused scan keeps for its backward pass, and how.
 
-Legend: B batch, S steps, C channels. Volumes are channels-last: (B, *grid, C).
+Legend: S steps, C channels. Volumes have any shape; one of their dimensions, by default the last, holds the channels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def num_kept_states(saving: str, num_steps: int) -> int:
     return 0 if saving == "none" else len(range(0, num_steps, block_length(saving, num_steps)))
 
 
-def history_shapes(saving: str, num_steps: int, h: Tensor) -> list[list[int]]:
+def history_shapes(saving: str, num_steps: int, h: Tensor, channel_dim: int = -1) -> list[list[int]]:
     """Shapes of what is kept: all h, all c and, with ``full``, all gates and all tanh of the new c.
 
     Many steps to a tensor, because an operator's results cost time each, but only as many as the allocator keeps for
@@ -51,7 +51,7 @@ def history_shapes(saving: str, num_steps: int, h: Tensor) -> list[list[int]]:
     for width in _WIDTHS if saving == "full" else _WIDTHS[:2]:
         most = max(1, HISTORY_BYTES // max(1, width * h.numel() * h.element_size()))
         for start in range(0, num_kept, most):
-            shapes.append([min(most, num_kept - start), *h.shape[:-1], width * h.shape[-1]])
+            shapes.append([min(most, num_kept - start), *_widened(h, width, channel_dim)])
     return shapes
 
 
@@ -62,6 +62,13 @@ def by_step(history: Sequence[Tensor], saving: str, num_steps: int) -> Volumes:
     return Volumes(*(volumes[part * num_kept : (part + 1) * num_kept] for part in range(len(_WIDTHS))))
 
 
-def new_volumes(h: Tensor, count: int) -> Volumes:
+def new_volumes(h: Tensor, count: int, channel_dim: int = -1) -> Volumes:
     """Uninitialised volumes for so many steps."""
-    return Volumes(*([h.new_empty(*h.shape[:-1], width * h.shape[-1]) for _ in range(count)] for width in _WIDTHS))
+    return Volumes(*([h.new_empty(_widened(h, width, channel_dim)) for _ in range(count)] for width in _WIDTHS))
+
+
+def _widened(h: Tensor, width: int, channel_dim: int) -> list[int]:
+    """The shape of h with so many times its channels."""
+    shape = list(h.shape)
+    shape[channel_dim] *= width
+    return shape

@@ -1,4 +1,4 @@
-"""The kernels of a step of the fused scan, eager or compiled.
+"""Which way of the fused scan runs, and the kernels of the compiled one.
 
 Legend: B batch, C channels, n grid axes, N_a points along axis a. Volumes are channels-last, (B, *grid, C); what
 meets in the pointwise map is (B, *grid, 2C), the write half before the hidden half.
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from tensormem.memory import kernels_eager, kernels_traced, native
+from tensormem.memory import kernels_traced, native
 
 KernelKind = Literal["auto", "eager", "compiled", "native"]
 GemmKind = Literal["exact", "bfloat16"]
@@ -98,16 +98,9 @@ def compiler_found(device_type: str) -> bool:
     return found
 
 
-def kernels(compiled: bool, gemm: str, h: Tensor) -> Kernels:
-    """The kernels for volumes like h (B, *grid, C), with matrix products in h's dtype (``exact``) or in bfloat16."""
-    if compiled:
-        return _compiled(h.shape[1:], h.dtype, h.device, h.shape[0] > 1, torch.get_num_threads(), gemm)
-    if gemm == "exact":
-        return Kernels(kernels_eager.step, kernels_eager.step_backward)
-    return Kernels(
-        functools.partial(kernels_eager.step, gemm=torch.bfloat16),
-        functools.partial(kernels_eager.step_backward, gemm=torch.bfloat16),
-    )
+def kernels(gemm: str, h: Tensor) -> Kernels:
+    """Compiled for volumes like h (B, *grid, C), with matrix products in h's dtype (``exact``) or in bfloat16."""
+    return _compiled(h.shape[1:], h.dtype, h.device, h.shape[0] > 1, torch.get_num_threads(), gemm)
 
 
 @functools.cache
@@ -134,7 +127,7 @@ class _Compiled:
 
     ``torch.compile`` would check at every call what its code takes for granted, compile it anew for tensors that lie
     elsewhere in their storage, and give up after some such times. What it checks is the key of ``_compiled``; the
-    rest, that tensors are contiguous, of one dtype and without gradients, ``recurrence`` sees to.
+    rest, that tensors are contiguous, of one dtype and without gradients, ``compiled_scan`` sees to.
 
     Args:
         function: of ``kernels_traced``.

@@ -1,7 +1,7 @@
 """The arithmetic of a step as the compiler wants it: plain expressions, each kernel fused into a few loops.
 
 The arguments are those of ``kernels.Kernels``, and what multiplies matrices and takes the tanh. Run eagerly they are
-correct and slow; ``kernels_eager`` is for that.
+correct and slow; ``eager`` is for that.
 
 Legend: B batch, C channels, n grid axes, N_a points along axis a. Volumes are (B, *grid, C).
 """

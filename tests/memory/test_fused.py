@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tensormem.memory import TensorMemory, fused, history, native
+from tensormem.memory import TensorMemory, eager, fused, history, native
 from tensormem.memory.scan import ScanInputs, reference
 from tensormem.memory.update import GridUpdate
 from tests.helpers import FLOAT32, assert_all_close, randomise
@@ -71,7 +71,7 @@ def test_a_second_derivative_is_refused(kernel_kind):
 
 @pytest.mark.parametrize(
     ("kernel_kind", "module", "name"),
-    [("eager", fused, "recurrence"), pytest.param("native", native, "native_scan", marks=needs_native)],
+    [("eager", eager, "eager_scan"), pytest.param("native", native, "native_scan", marks=needs_native)],
 )
 def test_without_gradients_nothing_is_kept(monkeypatch, kernel_kind, module, name):
     kept = []

@@ -1,4 +1,4 @@
-"""The loop of the fused scan as an operator of PyTorch, so that a compiled model takes it whole and doesn't unroll it.
+"""The fused scan with compiled kernels: an operator of PyTorch, so that a compiled model takes its loop whole.
 
 Legend: B batch, S steps (chunks written), R chunks read (S or S + 1), C channels, n grid axes, N_a points along
 axis a, V points in all, Q = 2^n corners of a read. Volumes are channels-last: (B, *grid, C).
@@ -6,14 +6,15 @@ axis a, V points in all, Q = 2^n corners of a read. Volumes are channels-last: (
 
 # No `from __future__ import annotations` here: custom_op derives its schema from the annotations, as types.
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tensormem.memory.history import Volumes, block_length, by_step, history_shapes, new_volumes
+from tensormem.memory.history import history_shapes
 from tensormem.memory.kernels import Kernels, kernels
+from tensormem.memory.loop import Step, backwards, forwards
 
 
 class _Steps(NamedTuple):
@@ -27,9 +28,26 @@ class _Steps(NamedTuple):
     corners: Sequence[tuple[Tensor, Tensor]]
     run: Kernels
 
+    def step(self, reads: Tensor) -> Step:
+        """The kernel of a step; what each step reads goes to reads, (as many or more, B, C)."""
 
-@torch.library.custom_op("tensormem::recurrence", mutates_args=())
-def recurrence(
+        def step(index: int, state: tuple[Tensor, Tensor], out: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+            self.run.step(
+                state,
+                self.factors[index],
+                self.bias_volume,
+                self.taps,
+                self.weight,
+                self.bias,
+                self.corners[index],
+                (*out, reads[index]),
+            )
+
+        return step
+
+
+@torch.library.custom_op("tensormem::compiled_scan", mutates_args=())
+def compiled_scan(
     h: Tensor,
     c: Tensor,
     factors: Tensor,
@@ -40,7 +58,6 @@ def recurrence(
     index: Tensor,
     corner_weight: Tensor,
     saving: str,
-    compiled: bool,
     gemm: str,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     """All steps: every chunk reads the state that its predecessors left, then writes.
@@ -53,49 +70,32 @@ def recurrence(
         weight, bias: (4C, 2C) and (4C,), the pointwise map.
         index, corner_weight: (R, B, Q), the corners of each read and their weights.
         saving: none, full, light or checkpoint.
-        compiled: whether the kernels are compiled.
         gemm: exact, or the dtype of the products of the pointwise map.
 
     Returns:
         (R, B, C) what was read, the last h and c, and what the backward pass needs.
     """
     with torch.no_grad():
-        steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled, gemm)
-        num_steps = len(steps.factors)
-        history = [h.new_empty(shape) for shape in history_shapes(saving, num_steps, h)]
-        kept = by_step(history, saving, num_steps)
-        volumes = new_volumes(h, min(2, num_steps)) if saving in ("none", "checkpoint") else kept
-        if not volumes.gates:
-            volumes = Volumes(volumes.h, volumes.c, *new_volumes(h, min(1, num_steps))[2:])
-
-        def keep(step: int, h: Tensor, c: Tensor) -> None:
-            block, rest = divmod(step, block_length(saving, num_steps))
-            if saving == "checkpoint" and not rest:
-                kept.h[block].copy_(h)
-                kept.c[block].copy_(c)
-
-        last = torch.empty_like(h), torch.empty_like(c)
-        first = (volumes.h[0], volumes.c[0]) if num_steps else last
-        first[0].copy_(h)
-        first[1].copy_(c)
+        steps = _steps(h, factors, bias_volume, taps, weight, bias, index, corner_weight, gemm)
+        history = [h.new_empty(shape) for shape in history_shapes(saving, len(steps.factors), h)]
         # In one piece: small blocks of memory between the steps' big ones would keep those from being used again.
         reads = h.new_empty(len(steps.corners), h.shape[0], h.shape[-1])
-        _advance(steps, volumes, range(num_steps), last, reads, keep)
-        if len(steps.corners) > num_steps:
+        last = forwards(steps.step(reads), h, c, len(steps.factors), saving, history)
+        if len(steps.corners) > len(steps.factors):
             rows, weights = steps.corners[-1]
             reads[-1] = (weights.unsqueeze(-1) * _corner_values(last[0], rows)).sum(1)
         return reads, *last, history
 
 
-@recurrence.register_fake
-def _(h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled, gemm):  # type: ignore[no-untyped-def]
+@compiled_scan.register_fake
+def _(h, c, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, gemm):  # type: ignore[no-untyped-def]
     reads = h.new_empty(index.shape[0], h.shape[0], h.shape[-1])
     history = [h.new_empty(shape) for shape in history_shapes(saving, factors.shape[0], h)]
     return reads, torch.empty_like(h), torch.empty_like(c), history
 
 
-@torch.library.custom_op("tensormem::recurrence_backward", mutates_args=())
-def recurrence_backward(
+@torch.library.custom_op("tensormem::compiled_scan_backward", mutates_args=())
+def compiled_scan_backward(
     grad_reads: Tensor,
     grad_h: Tensor,
     grad_c: Tensor,
@@ -109,12 +109,11 @@ def recurrence_backward(
     index: Tensor,
     corner_weight: Tensor,
     saving: str,
-    compiled: bool,
     gemm: str,
 ) -> list[Tensor]:
     """Gradients of h, c, the factors, the bias volume, the weight, the bias, the corners' weights and the taps."""
     with torch.no_grad():
-        steps = _steps(last_h, factors, bias_volume, taps, weight, bias, index, corner_weight, compiled, gemm)
+        steps = _steps(last_h, factors, bias_volume, taps, weight, bias, index, corner_weight, gemm)
         num_steps = len(steps.factors)
         grad_corner_weight = torch.empty_like(corner_weight, memory_format=torch.contiguous_format)
         grad_factors = torch.empty_like(factors, memory_format=torch.contiguous_format)
@@ -129,24 +128,25 @@ def recurrence_backward(
             grad_read = grad_reads[-1].unsqueeze(1)
             grad_corner_weight[-1] = (_corner_values(last_h, rows) * grad_read).sum(-1)
             _rows_of(grad_h).index_add_(0, rows.flatten(), (weights.unsqueeze(-1) * grad_read).flatten(0, 1))
-        for block, volumes in _blocks_backwards(steps, history, saving, last_h):
-            for step in reversed(block):
-                steps.run.step_backward(
-                    (grad_h, grad_c, grad_reads[step]),
-                    tuple(values[step - block.start] for values in volumes),
-                    steps.factors[step],
-                    steps.bias_volume,
-                    steps.taps,
-                    steps.weight,
-                    steps.corners[step],
-                    (grad_factors[step], grad_corner_weight[step]),
-                    (grad_weight, total_pre, grad_taps),
-                )
+        # What was read is not needed again.
+        step = steps.step(torch.empty_like(grad_reads))
+        for place, record in backwards(step, last_h, num_steps, saving, history):
+            steps.run.step_backward(
+                (grad_h, grad_c, grad_reads[place]),
+                record,
+                steps.factors[place],
+                steps.bias_volume,
+                steps.taps,
+                steps.weight,
+                steps.corners[place],
+                (grad_factors[place], grad_corner_weight[place]),
+                (grad_weight, total_pre, grad_taps),
+            )
         grads = [grad_h, grad_c, grad_factors, total_pre @ weight, grad_weight, _rows_of(total_pre).sum(0)]
         return [*grads, grad_corner_weight, weight.new_empty(0) if grad_taps is None else grad_taps]
 
 
-@recurrence_backward.register_fake
+@compiled_scan_backward.register_fake
 def _(  # type: ignore[no-untyped-def]
     grad_reads, grad_h, grad_c, last_h, history, factors, bias_volume, taps, weight, bias, index, corner_weight, *rest
 ):
@@ -156,11 +156,11 @@ def _(  # type: ignore[no-untyped-def]
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-    _, _, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, compiled, gemm = inputs
+    _, _, factors, bias_volume, taps, weight, bias, index, corner_weight, saving, gemm = inputs
     _, last_h, _, history = output
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*history)
-    ctx.saving, ctx.compiled, ctx.gemm = saving, compiled, gemm
+    ctx.saving, ctx.gemm = saving, gemm
     ctx.save_for_backward(last_h, bias_volume, taps, weight, bias, index, corner_weight, factors, *history)
 
 
@@ -171,24 +171,24 @@ def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history:
         grad_reads = last_h.new_zeros(index.shape[0], last_h.shape[0], last_h.shape[-1])
     grad_h, grad_c = (torch.zeros_like(last_h) if grad is None else grad for grad in (grad_h, grad_c))
     shared = factors, bias_volume, taps, weight, bias, index, corner_weight
-    *grads, grad_corner_weight, grad_taps = recurrence_backward(
-        grad_reads, grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.compiled, ctx.gemm
+    *grads, grad_corner_weight, grad_taps = compiled_scan_backward(
+        grad_reads, grad_h, grad_c, last_h, history, *shared, ctx.saving, ctx.gemm
     )
     grad_h, grad_c, grad_factors, grad_bias_volume, grad_weight, grad_bias = grads
     if taps is None:
         grad_taps = None
     grads = [grad_h, grad_c, grad_factors, grad_bias_volume, grad_taps, grad_weight, grad_bias]
-    return *grads, None, grad_corner_weight, None, None, None
+    return *grads, None, grad_corner_weight, None, None
 
 
-recurrence.register_autograd(_backward, setup_context=_setup)
+compiled_scan.register_autograd(_backward, setup_context=_setup)
 
 
 def _no_second_derivative(ctx: Any, *grads: Any) -> None:
     raise RuntimeError("the fused scan has no second derivative: take TensorMemory(scan='reference')")
 
 
-recurrence_backward.register_autograd(_no_second_derivative)
+compiled_scan_backward.register_autograd(_no_second_derivative)
 
 
 def _steps(
@@ -200,7 +200,6 @@ def _steps(
     bias: Tensor,
     index: Tensor,
     corner_weight: Tensor,
-    compiled: bool,
     gemm: str,
 ) -> _Steps:
     # Where the corners (R, B, Q) lie among the rows of a volume.
@@ -217,60 +216,8 @@ def _steps(
         weight=weight,
         bias=bias,
         corners=list(zip(rows.unbind(0), corner_weight.unbind(0), strict=True)),
-        run=kernels(compiled, gemm, h),
+        run=kernels(gemm, h),
     )
-
-
-def _advance(
-    steps: _Steps,
-    volumes: Volumes,
-    block: range,
-    last: tuple[Tensor, Tensor],
-    reads: Tensor,
-    keep: Callable[[int, Tensor, Tensor], None] = lambda step, h, c: None,
-) -> None:
-    """Run the steps of the block from the state that lies first in the volumes; the state after them goes to last.
-
-    What each step reads goes to reads, (as many or more, B, C).
-    """
-    num_h, num_gates = len(volumes.h), len(volumes.gates)
-    for place, step in enumerate(block):
-        h, c = volumes.h[place % num_h], volumes.c[place % num_h]
-        keep(step, h, c)
-        after = (place + 1) % num_h
-        next_h, next_c = last if step == block[-1] else (volumes.h[after], volumes.c[after])
-        gates, squashed_c = volumes.gates[place % num_gates], volumes.squashed_c[place % num_gates]
-        steps.run.step(
-            (h, c),
-            steps.factors[step],
-            steps.bias_volume,
-            steps.taps,
-            steps.weight,
-            steps.bias,
-            steps.corners[step],
-            (next_h, next_c, gates, squashed_c, reads[place]),
-        )
-
-
-def _blocks_backwards(
-    steps: _Steps, history: Sequence[Tensor], saving: str, like: Tensor
-) -> Iterator[tuple[range, Volumes]]:
-    """Blocks of steps with all that they went through, the last block first: as kept, or run again."""
-    num_steps = len(steps.factors)
-    kept = by_step(history, saving, num_steps)
-    if saving == "full":
-        yield range(num_steps), kept
-        return
-    length = block_length(saving, num_steps)
-    spare = new_volumes(like, length)
-    reads = like.new_empty(length, like.shape[0], like.shape[-1])
-    for start in reversed(range(0, num_steps, length)):
-        block = range(start, min(start + length, num_steps))
-        first = start // length
-        volumes = spare._replace(h=[kept.h[first], *spare.h[1:]], c=[kept.c[first], *spare.c[1:]])
-        # What was read and the state after the block are not needed again.
-        _advance(steps, volumes, block, (spare.h[0], spare.c[0]), reads)
-        yield block, volumes
 
 
 def _rows_of(volume: Tensor) -> Tensor:
