@@ -10,7 +10,10 @@ import numpy as np
 Member = TypeVar("Member", bound=Any)
 
 # What a stream is for; the first word of its key, so that no two uses share one. New ones go to the end.
-USES = ("order", "crop", "noise", "evaluation noise", "validation", "subset", "jitter", "occlusion", "shuffle")
+USES = (
+    *("order", "crop", "noise", "evaluation noise", "validation", "subset", "jitter", "occlusion", "shuffle"),
+    "times",
+)
 
 
 def _raw(count: int, seed: int, use: str, *key: int) -> np.ndarray:

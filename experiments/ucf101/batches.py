@@ -23,6 +23,10 @@ from experiments.ucf101.sampling import frame_indices
 from experiments.views import NUM_UNIFORM, evaluation_view, training_view
 
 
+# How many places in the equal parts of a clip a training view chooses from.
+NUM_SHIFTS = 256
+
+
 class ClipBatch(NamedTuple):
     """A batch of B clips.
 
@@ -61,10 +65,14 @@ class Pool:
         """Number of clips of the split."""
         return len(self.ids)
 
-    def pixels(self, member: int, num_views: int = 1) -> UInt8[Tensor, "K T 3 H W"]:
-        """The frames of a member of the split, numbered from 0, as they were stored; raises ClipError."""
+    def pixels(self, member: int, num_views: int = 1, views: slice = slice(None)) -> UInt8[Tensor, "_K T 3 H W"]:
+        """The frames of a member of the split, numbered from 0, as they were stored, of some of K views.
+
+        Raises:
+            ClipError: they can't be had.
+        """
         place = self.places[member]
-        indices = frame_indices(self.clips.num_frames(place), self.num_frames, num_views)
+        indices = frame_indices(self.clips.num_frames(place), self.num_frames, num_views)[views]
         return self.clips.frames(place, indices.flatten().tolist()).unflatten(0, indices.shape)
 
 
@@ -76,11 +84,14 @@ class Augmentation:
         crop_scale: smallest and largest share of a frame's area that is cut out.
         flip: whether every other view is mirrored.
         colour_jitter: strength; see `jitter`.
+        shift_times: whether the frames lie at a random place in the equal parts of the clip, one for all parts, and
+            not in their middles.
     """
 
     crop_scale: tuple[float, float] = (0.5, 1.0)
     flip: bool = True
     colour_jitter: float = 0.2
+    shift_times: bool = True
 
 
 class TrainingBatches(EndlessBatches[ClipBatch]):
@@ -123,7 +134,12 @@ class TrainingBatches(EndlessBatches[ClipBatch]):
         crop = uniform(NUM_UNIFORM, self.seed, "crop", index, row).tolist()
         colours = uniform(jitter.NUM_UNIFORM, self.seed, "jitter", index, row).tolist()
         wanted = self.augmentation
-        frames = training_view(self.pool.pixels(member)[0], self.pool.image_size, wanted.crop_scale, wanted.flip, crop)
+        if wanted.shift_times:
+            view = int(NUM_SHIFTS * uniform(1, self.seed, "times", index, row)[0])
+            pixels = self.pool.pixels(member, NUM_SHIFTS, slice(view, view + 1))[0]
+        else:
+            pixels = self.pool.pixels(member)[0]
+        frames = training_view(pixels, self.pool.image_size, wanted.crop_scale, wanted.flip, crop)
         return jitter.jitter(scaled(frames), wanted.colour_jitter, colours).unsqueeze(0)
 
 

@@ -23,7 +23,8 @@ class UcfData(Data):
     official train split, group by group; the official test split is touched by the test alone.
 
     Every frame is first resized so that its shorter side has ``image_size * evaluation_resize`` pixels. A training
-    view is cut from that as well, with one crop, one mirroring and one change of colours for all its frames.
+    view is cut from that as well, with one crop, one mirroring, one change of colours and one shift in time for all its
+    frames.
 
     Args:
         root: data root; None: there is none, which `setup` says.
@@ -45,6 +46,8 @@ class UcfData(Data):
         flip: whether every other training view is mirrored.
         colour_jitter: largest change of brightness, contrast and saturation in training, as a share of each; the paper
             names no strength.
+        shift_times: whether a training view's frames lie at a random place in the equal parts of the clip, one for all
+            parts, and not in their middles.
         label_smoothing: share of the probability that the training's answers spread over all classes.
         num_workers: processes that prepare training batches (spawned); they don't change the batches.
         cache: ``none``, or ``disk``: decoded frames are kept there; it changes no pixel.
@@ -74,6 +77,7 @@ class UcfData(Data):
         crop_scale: Sequence[float] = (0.5, 1.0),
         flip: bool = True,
         colour_jitter: float = 0.2,
+        shift_times: bool = True,
         label_smoothing: float = 0.1,
         num_workers: int = 0,
         cache: str = "none",
@@ -127,7 +131,8 @@ class UcfData(Data):
         self.seed = seed
         self.validation_share = validation_share
         self.evaluation_resize = evaluation_resize
-        self.augmentation = Augmentation((float(crop_scale[0]), float(crop_scale[1])), flip, colour_jitter)
+        crop = float(crop_scale[0]), float(crop_scale[1])
+        self.augmentation = Augmentation(crop, flip, colour_jitter, shift_times)
         self.label_smoothing = label_smoothing
         self.num_workers = num_workers
         self.cache = cache

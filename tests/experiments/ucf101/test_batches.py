@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from experiments.ucf101.index import read_index
 from experiments.ucf101.sampling import frame_indices
 from tests.helpers import FLOAT32, assert_close
 
-PLAIN = Augmentation(crop_scale=(1.0, 1.0), flip=False, colour_jitter=0.0)
+PLAIN = Augmentation(crop_scale=(1.0, 1.0), flip=False, colour_jitter=0.0, shift_times=False)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +94,9 @@ def test_processes_share_out_the_rows(pool: Pool) -> None:
 @pytest.mark.parametrize(
     "augmentation",
     [
-        Augmentation((0.3, 0.6), flip=False, colour_jitter=0.0),
-        Augmentation((1.0, 1.0), flip=True, colour_jitter=0.0),
-        Augmentation((1.0, 1.0), flip=False, colour_jitter=0.6),
+        replace(PLAIN, crop_scale=(0.3, 0.6)),
+        replace(PLAIN, flip=True),
+        replace(PLAIN, colour_jitter=0.6),
         Augmentation(),
     ],
     ids=["crop", "flip", "colours", "all"],
@@ -113,6 +114,24 @@ def test_augmentation_is_the_same_for_every_frame_of_a_clip(pool: Pool, augmenta
     assert torch.equal(augmented, augmented[:, :, :1].expand_as(augmented))
     changed = (augmented != plain).flatten(1).any(1)
     assert changed.sum() >= 3
+
+
+def test_training_frames_keep_their_distance_wherever_they_start(pool: Pool) -> None:
+    class Numbered(type(pool.clips)):
+        def frames(self, place, indices):
+            return torch.tensor(indices, dtype=torch.uint8).reshape(-1, 1, 1, 1).expand(-1, 3, 24, 24)
+
+    numbered = Pool(Numbered(pool.clips.paths, 20), pool.places, pool.ids, pool.labels, 16, 4)
+    lengths = {id_: pool.clips.num_frames(place) for id_, place in zip(pool.ids, pool.places, strict=True)}
+    shifts = set()
+    for batch in first(training(numbered, replace(PLAIN, shift_times=True)), 20):
+        for id_, frames in zip(batch.ids.tolist(), (255 * batch.frames[:, 0, :, 0, 0, 0]).round(), strict=True):
+            parts = 4 * frames / lengths[id_]
+            assert (parts > torch.arange(4) - 4 / lengths[id_]).all()
+            assert (parts < torch.arange(1, 5)).all()
+            assert (frames.diff() - lengths[id_] / 4).abs().max() < 1
+            shifts.add(frames[0].item())
+    assert len(shifts) >= 3
 
 
 def test_evaluation_has_the_middle_of_the_frames_that_are_spread_over_the_clip(pool: Pool) -> None:
