@@ -22,7 +22,6 @@ from experiments.ucf101.clips import Clips
 from experiments.ucf101.sampling import frame_indices
 from experiments.views import NUM_UNIFORM, evaluation_view, training_view
 
-
 # How many places in the equal parts of a clip a training view chooses from.
 NUM_SHIFTS = 256
 
