@@ -88,8 +88,11 @@ class PeriodicCheckpoint(pl.Callback):
         step = trainer.global_step
         if self._first_step is None:
             self._first_step = step
-            # After a resume Lightning counts the loggers' step one too far (it expects checkpoints after a step).
-            trainer.fit_loop.epoch_loop._batches_that_stepped = step
+            # Lightning expects checkpoints after a step: after a resume it counts the loggers' step one too far, and
+            # the batch that the checkpoint was before twice.
+            loop = trainer.fit_loop.epoch_loop
+            loop._batches_that_stepped = step
+            loop.batch_progress.total.ready = loop.batch_progress.total.completed + 1
         if step % self.every == 0 and step > self._first_step:
             trainer.save_checkpoint(self.path)
 
