@@ -21,7 +21,7 @@ def accuracy_by_hidden(members: Sequence[Result], path: str | os.PathLike[str], 
         path: the file.
         kind: ``frames`` or ``patch``; see `Condition`.
     """
-    axes, save = new_figure(f"hidden {HIDDEN[kind]} (%)", "top-1 (%)")
+    axes, save = new_figure(f"hidden share {HIDDEN[kind]} (%)", "top-1 (%)")
     percent = [100 * share for share in _SHARES]
     for label, runs in pool_runs(members):
         # Where nothing is hidden, the kind of hiding is no matter.
