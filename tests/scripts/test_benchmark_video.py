@@ -42,3 +42,10 @@ def test_memory_to_train_is_bounded_where_activations_are_computed_again(benchma
         for recompute in (True, False)
     )
     assert many - few < (many_kept - few_kept) / 4
+
+
+def test_the_readme_shows_the_table_of_record(benchmark):
+    folder = ROOT / "experiments" / "ucf101"
+    results = json.loads((folder / "benchmark" / "video.json").read_text())
+    readme = (folder / "README.md").read_text()
+    assert [line for line in benchmark["table"](results).splitlines() if line not in readme] == []
