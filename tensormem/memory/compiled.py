@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tensormem.memory.history import history_shapes
+from tensormem.memory.history import history_shapes, no_second_derivative
 from tensormem.memory.kernels import Kernels, kernels
 from tensormem.memory.loop import Step, backwards, forwards
 
@@ -184,11 +184,7 @@ def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history:
 compiled_scan.register_autograd(_backward, setup_context=_setup)
 
 
-def _no_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise RuntimeError("the fused scan has no second derivative: take TensorMemory(scan='reference')")
-
-
-compiled_scan_backward.register_autograd(_no_second_derivative)
+compiled_scan_backward.register_autograd(no_second_derivative)
 
 
 def _steps(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from tensormem.memory.eager_step import Step, Totals
-from tensormem.memory.history import history_shapes
+from tensormem.memory.history import history_shapes, no_second_derivative
 from tensormem.memory.loop import backwards, forwards
 
 # Groups are as large as they can be without the products costing more than the passes that they replace.
@@ -219,11 +219,7 @@ def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history:
 eager_scan.register_autograd(_backward, setup_context=_setup)
 
 
-def _no_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise RuntimeError("the fused scan has no second derivative: take TensorMemory(scan='reference')")
-
-
-eager_scan_backward.register_autograd(_no_second_derivative)
+eager_scan_backward.register_autograd(no_second_derivative)
 
 
 def _blocks(h: Tensor) -> list[tuple[int, int]]:

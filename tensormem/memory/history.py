@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -72,3 +72,12 @@ def _widened(h: Tensor, width: int, channel_dim: int) -> list[int]:
     shape = list(h.shape)
     shape[channel_dim] *= width
     return shape
+
+
+def no_second_derivative(ctx: Any, *grads: Any) -> None:
+    """The derivative of each backward pass: nothing is kept for one.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("the fused scan has no second derivative: take TensorMemory(scan='reference')")

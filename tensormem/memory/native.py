@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tensormem.memory import grid as geometry
-from tensormem.memory.history import Volumes, block_length, by_step, history_shapes
+from tensormem.memory.history import Volumes, block_length, by_step, history_shapes, no_second_derivative
 from tensormem.memory.native_library import library, vector_bytes
 from tensormem.memory.scan import ScanInputs, WriteKind
 from tensormem.memory.update import GridUpdate
@@ -217,11 +217,7 @@ def _backward(ctx: Any, grad_reads: Any, grad_h: Any, grad_c: Any, grad_history:
 native_scan.register_autograd(_backward, setup_context=_setup)
 
 
-def _no_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise RuntimeError("the fused scan has no second derivative: take TensorMemory(scan='reference')")
-
-
-native_scan_backward.register_autograd(_no_second_derivative)
+native_scan_backward.register_autograd(no_second_derivative)
 
 
 def _run(
