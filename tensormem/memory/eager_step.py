@@ -29,7 +29,7 @@ class Step:
         self.factors = [factor.detach().contiguous() for factor in factors]
         self.num_steps = len(self.factors[0])
         self.weight = weight.detach().contiguous()
-        # tanh(x) = 2 sigm(2x) - 1, and PyTorch's sigmoid costs a sixth of its tanh.
+        # tanh(x) = 2 sigm(2x) - 1, and PyTorch's sigmoid costs less than its tanh.
         twice = torch.ones_like(self.weight[:, :1])
         twice[3 * len(like) :] = 2
         self.doubled_weight = twice * self.weight

@@ -11,6 +11,9 @@ import pytest
 
 from tests.experiments import made
 from tests.experiments.composing import finished_run
+from tests.experiments.cub200.made import make_reconstruction as reconstruction
+from tests.experiments.diagnostics.made import make_run as diagnostic_run
+from tests.experiments.ucf101.made import make_classification as classification
 
 
 @pytest.fixture
@@ -61,17 +64,17 @@ def make_result() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def make_run() -> Callable[..., dict[str, Any]]:
-    """See made.make_run."""
-    return made.make_run
+    """See diagnostics.made.make_run."""
+    return diagnostic_run
 
 
 @pytest.fixture
 def make_reconstruction() -> Callable[..., dict[str, Any]]:
-    """See made.make_reconstruction."""
-    return made.make_reconstruction
+    """See cub200.made.make_reconstruction."""
+    return reconstruction
 
 
 @pytest.fixture
 def make_classification() -> Callable[..., dict[str, Any]]:
-    """See made.make_classification."""
-    return made.make_classification
+    """See ucf101.made.make_classification."""
+    return classification
