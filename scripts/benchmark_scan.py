@@ -26,7 +26,7 @@ from tensormem.layers.block import Block, GatedFusion
 from tensormem.memory import TensorMemory
 from tensormem.memory.fused import fused
 from tensormem.memory.kernels import compiler_found
-from tensormem.memory.native_library import library
+from tensormem.memory.native_library import compiler, compiler_version, library
 from tensormem.memory.scan import ScanInputs, reference
 from tensormem.memory.update import GridUpdate
 from tensormem.runtime import keep_freed_memory
@@ -198,9 +198,10 @@ def print_peak(shape_name: str, path: str) -> None:
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     hardware = results["provenance"]["hardware"]
+    built = f"; native.cpp by {results['native_compiler']}" if "native_compiler" in results else ""
     lines = [
         f"{hardware['name']}, {hardware['threads']} threads, float32; a large GEMM runs at "
-        f"{results['gemm_gflops']:.0f} GFLOP/s.",
+        f"{results['gemm_gflops']:.0f} GFLOP/s{built}.",
         "",
         "| shape (B, S, C, grid) | path | forward ms | ratio | forward + backward ms | ratio | share of GEMM rate | "
         "peak MiB |",
@@ -245,6 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = options.output / "benchmark.json"
     rate = gemm_rate()
     results: dict[str, Any] = {"provenance": collect_provenance(), "gemm_gflops": rate / 1e9}
+    if (command := compiler()) is not None:
+        results["native_compiler"] = compiler_version(command).splitlines()[0]
     print("the memory beside its block ...", file=sys.stderr, flush=True)
     results |= {"block": measure_block(options.rounds), "shapes": {}}
     for name in chosen:

@@ -9,9 +9,11 @@
 // Gates i, f, o, g lie side by side for each block: (V, blocks, 4) vectors.
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #if defined(__AVX__)
@@ -978,6 +980,32 @@ Index scratch_size(const Sizes &sizes, bool backward) {
     return (shared.taken + sizes.threads * own.taken) * kLanes<T>;
 }
 
+// GNU's OpenMP, or LLVM's in its name, where PyTorch has loaded it.
+extern "C" void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags) __attribute__((weak));
+
+// Each part in a thread of its own: one of PyTorch's own where they can be had, from any compiler, for new threads would
+// share the cores with those of PyTorch that wait for work.
+template <typename Part>
+void in_parts(Index parts, const Part &run_part) {
+    struct Team {
+        const Part &run_part;
+        const Index parts;
+        std::atomic<Index> next{0};
+    } team{run_part, parts};
+    auto body = [](void *data) {
+        Team &mine = *static_cast<Team *>(data);
+        for (Index part; (part = mine.next++) < mine.parts;) mine.run_part(part);
+    };
+    if (GOMP_parallel) {
+        GOMP_parallel(body, &team, static_cast<unsigned>(parts), 0);
+        return;
+    }
+    std::vector<std::thread> threads;
+    for (Index part = 1; part < parts; ++part) threads.emplace_back(body, &team);
+    body(&team);
+    for (std::thread &thread : threads) thread.join();
+}
+
 template <typename T>
 void run(const Sizes &sizes, const Arrays<T> &arrays, bool backward) {
     Room<Vector<T>> room{reinterpret_cast<Vector<T> *>(arrays.scratch)};
@@ -988,22 +1016,18 @@ void run(const Sizes &sizes, const Arrays<T> &arrays, bool backward) {
         workers.emplace_back(setup);
         workers.back().claim(room);
     }
-#pragma omp parallel num_threads(static_cast<int>(sizes.threads))
-    {
-        // Static, by parts: which part adds up what doesn't change from call to call.
-#pragma omp for schedule(static)
-        for (Index part = 0; part < sizes.threads; ++part) {
-            workers[part].prepare();
-            const Index first = sizes.batch * part / sizes.threads, last = sizes.batch * (part + 1) / sizes.threads;
-            for (Index sequence = first; sequence < last; ++sequence) {
-                if (backward) {
-                    workers[part].backward(sequence);
-                } else {
-                    workers[part].forward(sequence);
-                }
+    // Which part adds up what doesn't change from call to call.
+    in_parts(sizes.threads, [&](Index part) {
+        workers[part].prepare();
+        const Index first = sizes.batch * part / sizes.threads, last = sizes.batch * (part + 1) / sizes.threads;
+        for (Index sequence = first; sequence < last; ++sequence) {
+            if (backward) {
+                workers[part].backward(sequence);
+            } else {
+                workers[part].forward(sequence);
             }
         }
-    }
+    });
     if (backward) collect(setup, workers.data(), sizes.threads);
 }
 
@@ -1012,6 +1036,7 @@ void run(const Sizes &sizes, const Arrays<T> &arrays, bool backward) {
 extern "C" {
 
 int64_t vector_bytes() { return kVectorBytes; }
+int64_t shares_threads() { return GOMP_parallel != nullptr; }
 
 int64_t scratch_size_float(const Sizes *sizes, int backward) { return scratch_size<float>(*sizes, backward); }
 int64_t scratch_size_double(const Sizes *sizes, int backward) { return scratch_size<double>(*sizes, backward); }

@@ -1,7 +1,8 @@
-"""Builds ``native.cpp`` with the machine's C++ compiler, once, and loads it.
+"""Builds ``native.cpp`` with a C++ compiler, once, and loads it.
 
-The library lies in the user's cache folder under a name that stands for all that it was built from: the source, the
-compiler's command and version, and the processor. What another machine built is not taken.
+The compiler is the machine's own, or else that of the package ``ziglang``, which pip installs. The library lies in the
+user's cache folder under a name that stands for all that it was built from: the source, the compiler's command and
+version, and the processor. What another machine built is not taken.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import importlib.util
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import torch
 
 SOURCE = Path(__file__).with_name("native.cpp")
-FLAGS = ("-std=c++20", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-fno-strict-aliasing")
+FLAGS = ("-std=c++20", "-O3", "-march=native", "-pthread", "-fPIC", "-shared", "-fno-strict-aliasing")
 BUILD_SECONDS = 300
 
 _log = logging.getLogger(__name__)
@@ -29,20 +33,21 @@ _log = logging.getLogger(__name__)
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The library, or None where it can't be built; the log says why, once."""
-    compiler = _compiler()
-    if compiler is None:
+    command = compiler()
+    if command is None:
+        _log.info("fused scan on cpu: no compiler for native.cpp; `pip install ziglang` brings one")
         return None
     try:
-        path = _built(compiler)
+        path = _built(command)
         loaded = ctypes.CDLL(str(path))
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or ""
         _log.warning("fused scan on cpu: native.cpp was not built, %s\n%s", error, output[-2000:])
         return None
-    _log.info("fused scan on cpu: native, vectors of %d bytes", loaded.vector_bytes())
-    loaded.vector_bytes.restype = ctypes.c_int64
-    for name in ("scratch_size_float", "scratch_size_double"):
+    for name in ("vector_bytes", "shares_threads", "scratch_size_float", "scratch_size_double"):
         getattr(loaded, name).restype = ctypes.c_int64
+    threads = "PyTorch's threads" if loaded.shares_threads() else "new threads a call"
+    _log.info("fused scan on cpu: native, vectors of %d bytes, %s", loaded.vector_bytes(), threads)
     return loaded
 
 
@@ -61,16 +66,30 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tensormem"
 
 
-def _compiler() -> str | None:
-    """A compiler that knows the vector types and the OpenMP that the source uses."""
-    named = os.environ.get("CXX")
-    return next((found for name in ([named] if named else ["g++", "clang++"]) if (found := shutil.which(name))), None)
+def compiler() -> tuple[str, ...] | None:
+    """The command of a compiler that knows the vector types that the source uses; None where there is none."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    for name, *rest in [named] if named else [["g++"], ["clang++"]]:
+        if found := shutil.which(name):
+            return found, *rest
+    if not named and importlib.util.find_spec("ziglang") is not None:
+        return sys.executable, "-m", "ziglang", "c++"
+    return None
 
 
-def _built(compiler: str) -> Path:
-    command = [compiler, *FLAGS]
-    version = subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True, timeout=60).stdout
-    made_from = [SOURCE.read_text(), *command, version, platform.machine(), _processor()]
+def compiler_version(command: tuple[str, ...]) -> str:
+    """What a compiler says of its version."""
+    return _run([*command, "--version"], timeout=60)
+
+
+def _run(command: list[str], timeout: int) -> str:
+    environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig")}
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout, env=environment).stdout
+
+
+def _built(command: tuple[str, ...]) -> Path:
+    version = compiler_version(command)
+    made_from = [SOURCE.read_text(), *command, *FLAGS, version, platform.machine(), _processor()]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     target = cache_folder() / f"native-{digest}.so"
     if not target.is_file():
@@ -78,11 +97,8 @@ def _built(compiler: str) -> Path:
         # Several processes may build at once: each its own file, and the last to be ready takes the name.
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             made = Path(folder, target.name)
-            _log.info("fused scan on cpu: building native.cpp, a few seconds, once on this machine")
-            subprocess.run(
-                [*command, str(SOURCE), "-o", str(made)],
-                check=True, capture_output=True, text=True, timeout=BUILD_SECONDS,
-            )  # fmt: skip
+            _log.info("fused scan on cpu: building native.cpp, at most a minute or two, once on this machine")
+            _run([*command, *FLAGS, str(SOURCE), "-o", str(made)], timeout=BUILD_SECONDS)
             made.replace(target)
     return target
 

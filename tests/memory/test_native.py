@@ -110,27 +110,86 @@ def test_pytorch_finds_no_fault_with_the_operator(monkeypatch, unchecked, kind):
 def test_parity_with_narrower_vectors(flag, tmp_path):
     if native_library.platform.machine() != "x86_64":
         pytest.skip("these are vectors of x86-64")
+    change = f"""
+native_library.FLAGS = tuple("{flag}" if each == "-march=native" else each for each in native_library.FLAGS)
+"""
+    expected = {"-march=x86-64": 16, "-march=x86-64-v3": 32}[flag]
+    assert _built_otherwise(change, tmp_path)[0] == expected
+
+
+@pytest.mark.slow
+def test_parity_with_threads_of_its_own(tmp_path):
+    # As where no OpenMP is loaded: its entry goes by a name that nothing has.
+    change = "native_library.FLAGS += ('-DGOMP_parallel=no_such_function',)"
+    assert not _built_otherwise(change, tmp_path)[1]
+
+
+@pytest.mark.slow
+def test_parity_with_the_compiler_that_pip_installs(tmp_path):
+    pytest.importorskip("ziglang", reason="needs the package ziglang")
+    change = """
+import shutil
+shutil.which = lambda name: None
+assert "ziglang" in native_library.compiler()
+"""
+    usual = native_library.library()
+    assert _built_otherwise(change, tmp_path) == [usual.vector_bytes(), usual.shares_threads()]
+
+
+def _built_otherwise(change: str, folder) -> list[int]:
+    """Builds after a change, compares with the reference, and tells bytes a vector and whether it shares threads."""
     script = f"""
 import torch
 from tensormem.memory import native_library
-native_library.FLAGS = tuple("{flag}" if each == "-march=native" else each for each in native_library.FLAGS)
+{change}
 from tests.helpers import FLOAT32
 from tests.memory.scans import EXACT, SAVINGS, Case, assert_parity
-for saving in SAVINGS:
-    for channels in (3, 16, 32):
-        for dtype, tolerance in ((torch.float32, FLOAT32), (torch.float64, EXACT)):
-            case = Case((5, 4, 6), 5, 6, channels=channels, dtype=dtype)
-            assert_parity(case, tolerance, saving=saving, kernel_kind="native")
-print(native_library.library().vector_bytes())
+for threads in (1, 3):
+    torch.set_num_threads(threads)
+    for saving in SAVINGS:
+        for channels in (3, 16, 32):
+            for dtype, tolerance in ((torch.float32, FLOAT32), (torch.float64, EXACT)):
+                case = Case((5, 4, 6), 5, 6, channels=channels, dtype=dtype)
+                assert_parity(case, tolerance, saving=saving, kernel_kind="native")
+print(native_library.library().vector_bytes(), native_library.library().shares_threads())
 """
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment(tmp_path))
+    environment = os.environ | {"TENSORMEM_CACHE": str(folder), "PYTHONPATH": "."}
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == {"-march=x86-64": "16", "-march=x86-64-v3": "32"}[flag]
+    return [int(word) for word in found.stdout.split()]
+
+
+@pytest.mark.parametrize(
+    ("there", "named", "expected"),
+    [
+        (["g++", "clang++"], None, "g++"),
+        (["clang++"], None, "clang++"),
+        ([], None, "ziglang"),
+        (["g++", "mine"], "mine", "mine"),
+        (["g++", "python"], "python -m ziglang c++", "ziglang"),
+        (["g++"], "mine", None),
+    ],
+)
+def test_which_compiler_builds(there, named, expected, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    if named:
+        monkeypatch.setenv("CXX", named)
+    monkeypatch.setattr(native_library.shutil, "which", lambda name: name if name in there else None)
+    monkeypatch.setattr(native_library.importlib.util, "find_spec", lambda name: object())
+    found = native_library.compiler()
+    assert found is None if expected is None else expected in found
+
+
+def test_without_any_compiler_the_log_says_what_would_bring_one(monkeypatch, caplog):
+    monkeypatch.setattr(native_library, "compiler", lambda: None)
+    with caplog.at_level("INFO", logger="tensormem.memory.native_library"):
+        assert native_library.library.__wrapped__() is None
+    assert "pip install ziglang" in caplog.text
 
 
 def test_a_library_is_built_once(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORMEM_CACHE", str(tmp_path))
-    compiler = native_library._compiler()
+    compiler = native_library.compiler()
     first = native_library._built(compiler)
     built = first.stat().st_mtime_ns
     assert native_library._built(compiler) == first
@@ -144,7 +203,3 @@ def test_a_build_that_fails_is_told_and_the_scan_goes_on_without(tmp_path, monke
     assert native_library.library.__wrapped__() is None
     assert "no-such-flag" in caplog.text
     assert list(tmp_path.iterdir()) == []
-
-
-def _environment(cache) -> dict[str, str]:
-    return os.environ | {"TENSORMEM_CACHE": str(cache), "PYTHONPATH": "."}
