@@ -59,6 +59,13 @@ SHAPES = {
     "diagnostics": Shape(128, 54, 16, (6, 6, 6)),
     "WikiText-2 cpu": Shape(4, 16, 16, (6, 6, 6)),
 }
+# What the summary shows: of which path which ratio.
+_SUMMARY = [
+    ("eager, full", "total_ratio"),
+    ("native, full", "total_ratio"),
+    ("native, full", "forward_ratio"),
+    ("native, checkpoint", "total_ratio"),
+]
 # The block that the memory joins: the paper's language model.
 DIM, HEADS, TOKENS, CHUNK, BLOCK_BATCH = 384, 8, 512, 16, 8
 MIB = 2**20
@@ -225,6 +232,21 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def summary(results: dict[str, Any]) -> str:
+    """Of each shape what counts, as Markdown: how many times as fast as the reference, in how many times less memory."""
+    lines = [
+        "| shape | eager | native | its forward pass | with checkpoints | memory with checkpoints |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, entry in results["shapes"].items():
+        rows = entry["paths"]
+        cells = [f"{rows[path][key]:.1f}x" if path in rows else "" for path, key in _SUMMARY]
+        peaks = [rows.get(path, {}).get("peak_mib") for path in ("reference", "native, checkpoint")]
+        cells.append(f"1/{peaks[0] / peaks[1]:.0f}" if all(peaks) else "")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Benchmark of the scan against the textbook loop.")
@@ -262,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for path, row in entry["paths"].items():
                 row["peak_mib"] = peak_mib(name, path)
         target.write_text(json.dumps(results, indent=2) + "\n")
-    print(table(results))
+    print(table(results), summary(results), sep="\n\n")
     print(f"written to {target}", file=sys.stderr)
     return 0
 
