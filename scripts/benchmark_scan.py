@@ -233,7 +233,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def summary(results: dict[str, Any]) -> str:
-    """Of each shape what counts, as Markdown: how many times as fast as the reference, in how many times less memory."""
+    """Of each shape what counts, as Markdown: how many times as fast as the reference, in how much less memory."""
     lines = [
         "| shape | eager | native | its forward pass | with checkpoints | memory with checkpoints |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
