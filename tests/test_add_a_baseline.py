@@ -34,6 +34,10 @@ TWO_STEPS = {
 }
 # Domains whose data is not made on the spot.
 NEED_DATA = {"vision", "video"}
+# Each takes half a minute of a core, most of it to start.
+IN_TURN = pytest.mark.parametrize(
+    "domain", [pytest.param(domain, marks=[pytest.mark.slow] * (domain != "language")) for domain in DOMAINS]
+)
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def test_the_files_lie_where_the_house_looks_for_them(domain):
     assert f"class {kind}(" in source
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@IN_TURN
 def test_it_trains_and_has_its_row_in_the_table(domain, checkout, request):
     if domain in NEED_DATA:
         request.getfixturevalue("data_root")
@@ -150,7 +154,7 @@ def test_it_trains_and_has_its_row_in_the_table(domain, checkout, request):
     assert example.name in rows(shell(example.command("experiments.tables"), checkout))
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@IN_TURN
 def test_it_keeps_the_contract_of_the_zoo(domain, checkout):
     example = example_of(domain)
     add(example, checkout)

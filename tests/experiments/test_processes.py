@@ -41,10 +41,8 @@ def run(root, data_root, *overrides):
     return read_result(path), read_metrics(path.parent / METRICS), process.stdout
 
 
-@pytest.mark.parametrize(
-    "benchmark",
-    ["diagnostics", *(pytest.param(name, marks=pytest.mark.slow) for name in TASKS if name != "diagnostics")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", TASKS)
 def test_two_processes_come_to_the_numbers_of_one(benchmark, data_root, tmp_path):
     root = Path(data_root).resolve()
     one, logged_one, _ = run(tmp_path / "one", root, *TASKS[benchmark])

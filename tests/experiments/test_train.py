@@ -139,6 +139,7 @@ def test_a_config_that_cannot_train_is_refused(data_root, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failed_job_of_a_multirun_leaves_its_wandb_run_to_itself(data_root, tmp_path):
     command = [sys.executable, "-m", "experiments.train", "--multirun", *TINY, "training.steps=4"]
     command += ["logger.mode=offline", "training.learning_rate=1e30,1e-3", "trainer.log_every=1"]

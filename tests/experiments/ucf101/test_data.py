@@ -82,7 +82,7 @@ def test_neither_seed_nor_cache_changes_the_evaluation(arguments: dict[str, Any]
                 assert torch.equal(torch.cat(one), torch.cat(two))
 
 
-@pytest.mark.parametrize(("num_workers", "cache"), [(1, "none"), (2, "disk")])
+@pytest.mark.parametrize(("num_workers", "cache"), [pytest.param(1, "none", marks=pytest.mark.slow), (2, "disk")])
 def test_spawned_workers_give_the_same_batches(
     arguments: dict[str, Any], tmp_path: Path, num_workers: int, cache: str
 ) -> None:
@@ -143,7 +143,7 @@ def counted(data_root: Path) -> dict[str, int]:
         return {row["path"]: int(row["frames"]) for row in csv.DictReader(file)}
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_real_clips_have_their_frames_through_the_loader(data_root: Path, num_workers: int) -> None:
     """More frames are asked for than any clip has: what comes before the last one's repetition is the whole clip."""
     expected = {path.removeprefix("UCF-101/"): count for path, count in counted(data_root).items()}

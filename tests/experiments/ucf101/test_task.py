@@ -91,7 +91,7 @@ def test_validation_is_without_smoothing_and_over_all_clips():
     assert task.evaluation_line(logged) == f"{nats:.4f} nats, top-1 {100 * top1:.2f}%"
 
 
-@pytest.mark.parametrize("views", [1, 3])
+@pytest.mark.parametrize("views", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_subject_is_scored_under_every_condition(views):
     task, batches = make_task(), make_batches(3, 4, views=views)
     logged = run_test(task, batches)
