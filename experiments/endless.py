@@ -1,7 +1,10 @@
-"""Batches of a data set's members without end, in a random order of each epoch."""
+"""Batches without end: in worker processes, and of a data set's members in a random order of each epoch."""
 
 from __future__ import annotations
 
+import atexit
+import itertools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
@@ -15,13 +18,41 @@ from experiments.seeding import permutation
 Batch = TypeVar("Batch")
 
 
+def batch_numbers(start: int) -> Iterator[int]:
+    """``start, start + 1, ...`` without end; of W workers, worker w has every W-th from ``start + w`` on.
+
+    The loader asks its workers in turn, so that the order is that of one process.
+    """
+    worker = get_worker_info()
+    return itertools.count(start, 1) if worker is None else itertools.count(start + worker.id, worker.num_workers)
+
+
+def endless_loader(batches: IterableDataset[Batch], num_workers: int) -> DataLoader[Batch]:
+    """A DataLoader of whole batches that come without end, in as many worker processes; 0 for none."""
+    # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
+    options: dict[str, Any] = {
+        "multiprocessing_context": "spawn",
+        "persistent_workers": True,
+        "worker_init_fn": _leave_at_once,
+    }
+    return DataLoader(batches, batch_size=None, num_workers=num_workers, **(options if num_workers else {}))
+
+
+def _leave_at_once(worker: int) -> None:
+    """A worker is still sending a batch when it is told to end, as those of endless batches always are.
+
+    Python would end the thread that sends in the middle of PyTorch's code, which aborts the process, and the trainer
+    would take that for a failure.
+    """
+    atexit.register(os._exit, 0)
+
+
 class EndlessBatches(IterableDataset[Batch], ABC, Generic[Batch]):
     """Batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``; see `loader`.
 
     The members come in a random order of each epoch, one order after the other, so that a batch may lie across two.
-    Worker w of W yields batches ``start + w, start + w + W, ...``: the loader asks its workers in turn, so the order
-    is that of one process. Process ``rank`` of ``world_size`` gets its consecutive share of the rows of every batch.
-    It pickles, for spawned workers, where what a subclass holds does.
+    Workers share the batches out (`batch_numbers`). Process ``rank`` of ``world_size`` gets its consecutive share of
+    the rows of every batch. It pickles, for spawned workers, where what a subclass holds does.
 
     Args:
         num_members: members of the data set.
@@ -48,11 +79,7 @@ class EndlessBatches(IterableDataset[Batch], ABC, Generic[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """Go on from the first batch, for ever."""
-        worker = get_worker_info()
-        index, step = (self.start, 1) if worker is None else (self.start + worker.id, worker.num_workers)
-        while True:
-            yield self.batch(index)
-            index += step
+        return map(self.batch, batch_numbers(self.start))
 
     @abstractmethod
     def batch(self, index: int) -> Batch:
@@ -64,9 +91,7 @@ class EndlessBatches(IterableDataset[Batch], ABC, Generic[Batch]):
 
     def loader(self, num_workers: int) -> DataLoader[Batch]:
         """A DataLoader of these batches; its workers don't change them."""
-        # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
-        spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
-        return DataLoader(self, batch_size=None, num_workers=num_workers, **(spawn if num_workers else {}))
+        return endless_loader(self, num_workers)
 
     def _member(self, position: int) -> int:
         """The member at a position of the epochs' orders, one after the other."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from experiments.data import Data, FixedLoader, check_minima
+from experiments.endless import endless_loader
 from experiments.wikitext.corpora import TokenCorpus, check_choice, load_tokens
 from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts
 from experiments.wikitext.vocabulary import Vocabulary
@@ -186,9 +187,7 @@ class LanguageData(Data):
         batches = TrainingWindows(
             self.train_tokens, self.window, self.batch_size, self.seed, start, rank, world_size, self.order
         )
-        # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
-        spawn: dict[str, Any] = {"multiprocessing_context": "spawn", "persistent_workers": True}
-        return DataLoader(batches, batch_size=None, num_workers=self.num_workers, **(spawn if self.num_workers else {}))
+        return endless_loader(batches, self.num_workers)
 
     def val_dataloader(self) -> FixedLoader:
         """One pass over the validation split by the chosen protocol."""

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
+
+from experiments.endless import batch_numbers
 
 PROTOCOLS = ("full", "paper")
 PAPER_STREAMS = 32
@@ -66,9 +68,8 @@ ORDERS = {"random": random_windows, "stream": stream_windows}
 class TrainingWindows(IterableDataset[Batch]):
     """Training batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``.
 
-    Worker w of W yields ``start + w, start + w + W, ...``: the loader asks its workers in turn, so the order
-    is that of one process. Process ``rank`` of ``world_size`` gets the rows ``rank, rank + world_size, ...``
-    of every batch. It pickles, for spawned workers.
+    Workers share the batches out (`batch_numbers`). Process ``rank`` of ``world_size`` gets the rows
+    ``rank, rank + world_size, ...`` of every batch. It pickles, for spawned workers.
 
     Args:
         tokens: (N,) the training stream.
@@ -120,12 +121,9 @@ class TrainingWindows(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield ``(inputs (B / world_size, T), targets (B / world_size, T))`` for ever."""
-        worker = get_worker_info()
-        index, step = (self.start, 1) if worker is None else (self.start + worker.id, worker.num_workers)
-        while True:
+        for index in batch_numbers(self.start):
             inputs, targets = ORDERS[self.order](self.tokens, self.window, self.batch_size, self.seed, index)
             yield inputs[self.rank :: self.world_size], targets[self.rank :: self.world_size]
-            index += step
 
 
 def evaluation_batches(
