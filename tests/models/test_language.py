@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tensormem.audit import audit
+from tensormem.models.language import BaseLM
 from tests.helpers import EXACT_FLOAT64, assert_close
 from tests.models.zoo import BATCH, LANGUAGE, LENGTH, VOCABULARY, make_words
 
@@ -37,6 +38,20 @@ def test_without_positions_plain_attention_does_not_know_the_order():
     model = LANGUAGE.make_random("base", positions="none", num_layers=1)
     tokens = torch.tensor([[1, 2, 5]])
     assert_close(model(tokens[:, [1, 0, 2]])[0][:, 2], model(tokens)[0][:, 2], "last logits", EXACT_FLOAT64)
+
+
+@pytest.mark.parametrize(("sandwich", "least", "most"), [(False, 0, 0.5), (True, 10, 50)])
+def test_a_second_layernorm_starts_much_louder_than_the_small_embeddings(sandwich, least, most):
+    """The measure of the README, where it says why `base_sln` learns less than `base`."""
+    torch.manual_seed(0)
+    model = BaseLM(30_000, dim=128, num_layers=4, num_heads=4, max_length=256, sandwich=sandwich).eval()
+    given = {}
+    model.stack.blocks[0].mixer_norm.register_forward_pre_hook(lambda norm, args: given.setdefault("x", args[0]))
+    with torch.no_grad():
+        model(torch.randint(30_000, (2, 256)))
+        mixed, _ = model.stack.blocks[0].mix(given["x"])
+    added = (mixed - given["x"]).square().mean().sqrt() / given["x"].square().mean().sqrt()
+    assert least < added < most
 
 
 def test_depth_threading_holds_the_caches_of_base_and_one_memory():
