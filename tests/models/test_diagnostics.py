@@ -1,6 +1,6 @@
 """What the diagnostic models alone promise: how tokens become vectors, their size, and which of them are causal.
 
-The contract of every model stands in test_contract.py.
+The contract of every model stands in test_contract.py and test_contract_of_states.py.
 """
 
 from __future__ import annotations

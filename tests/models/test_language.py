@@ -1,6 +1,6 @@
 """What language models alone promise: a readout of hidden vectors, and the future unseen.
 
-The contract of every model stands in test_contract.py, `generate` in test_generation.py.
+The contract of every model stands in test_contract.py and test_contract_of_states.py, `generate` in test_generation.py.
 """
 
 from __future__ import annotations

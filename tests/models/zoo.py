@@ -229,3 +229,15 @@ DOMAINS = {domain.name: domain for domain in (LANGUAGE, DIAGNOSTICS, VISION, VID
 def make_words(length=LENGTH, seed=2):
     """Words for a language model."""
     return draw_words(BATCH, length, None, torch.Generator().manual_seed(seed))
+
+
+def each(kind):
+    """Run a test for every model of every domain; kind: `found`, `found_streaming`, `found_one_call`, ..."""
+    return pytest.mark.parametrize(
+        ("domain", "stem"),
+        [
+            pytest.param(domain, stem, id=f"{domain.name}-{stem}")
+            for domain in DOMAINS.values()
+            for stem in getattr(domain, kind)
+        ],
+    )
