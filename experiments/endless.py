@@ -28,7 +28,7 @@ def batch_numbers(start: int) -> Iterator[int]:
 
 
 def endless_loader(batches: IterableDataset[Batch], num_workers: int) -> DataLoader[Batch]:
-    """A DataLoader of whole batches that come without end, in as many worker processes; 0 for none."""
+    """A DataLoader of whole batches that come without end, in as many worker processes, which don't change them."""
     # Spawned workers start clean; forked ones would inherit the threads and CUDA state of the trainer.
     options: dict[str, Any] = {
         "multiprocessing_context": "spawn",
@@ -48,7 +48,7 @@ def _leave_at_once(worker: int) -> None:
 
 
 class EndlessBatches(IterableDataset[Batch], ABC, Generic[Batch]):
-    """Batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``; see `loader`.
+    """Batches ``start, start + 1, ...`` without end, for a DataLoader with ``batch_size=None``; see `endless_loader`.
 
     The members come in a random order of each epoch, one order after the other, so that a batch may lie across two.
     Workers share the batches out (`batch_numbers`). Process ``rank`` of ``world_size`` gets its consecutive share of
@@ -88,10 +88,6 @@ class EndlessBatches(IterableDataset[Batch], ABC, Generic[Batch]):
     def members(self, index: int) -> list[int]:
         """The members, numbered from 0, in this process's rows of batch ``index``."""
         return [self._member(index * self.batch_size + row) for row in self.rows]
-
-    def loader(self, num_workers: int) -> DataLoader[Batch]:
-        """A DataLoader of these batches; its workers don't change them."""
-        return endless_loader(self, num_workers)
 
     def _member(self, position: int) -> int:
         """The member at a position of the epochs' orders, one after the other."""

@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = options.output / "benchmark.json"
     rate = gemm_rate()
     results: dict[str, Any] = {"provenance": collect_provenance(), "gemm_gflops": rate / 1e9}
-    if (command := compiler()) is not None:
+    if library() is not None and (command := compiler()) is not None:
         results["native_compiler"] = compiler_version(command).splitlines()[0]
     print("the memory beside its block ...", file=sys.stderr, flush=True)
     results |= {"block": measure_block(options.rounds), "shapes": {}}

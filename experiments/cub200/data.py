@@ -15,6 +15,7 @@ from experiments.cub200.cache import CACHES, open_images
 from experiments.cub200.index import CubImage, read_index
 from experiments.cub200.splits import Splits, split
 from experiments.data import Data, check_minima
+from experiments.endless import endless_loader
 
 
 class CubData(Data):
@@ -163,7 +164,7 @@ class CubData(Data):
         batches = TrainingBatches(
             self._pool("train"), self.batch_size, self.seed, self.crop_scale, self.flip, start, rank, world_size
         )
-        return batches.loader(self.num_workers)
+        return endless_loader(batches, self.num_workers)
 
     def val_dataloader(self) -> EvaluationBatches:
         """One pass over the images that are held out of the official train split."""

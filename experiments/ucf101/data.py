@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from experiments.data import Data, check_minima
+from experiments.endless import endless_loader
 from experiments.ucf101.batches import Augmentation, ClipBatch, EvaluationBatches, Pool, TrainingBatches
 from experiments.ucf101.clips import CACHES, open_clips
 from experiments.ucf101.decoding import DAMAGED, decoder
@@ -223,7 +224,7 @@ class UcfData(Data):
     def train_dataloader(self) -> DataLoader[ClipBatch]:
         """Endless training batches, from the first one the attached trainer hasn't used (0 without one)."""
         batches = TrainingBatches(self._pool("train"), self.batch_size, self.seed, self.augmentation, *self.place)
-        return batches.loader(self.num_workers)
+        return endless_loader(batches, self.num_workers)
 
     def val_dataloader(self) -> EvaluationBatches:
         """One pass over the clips that are held out of the official train split, a view of each."""

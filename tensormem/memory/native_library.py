@@ -35,7 +35,12 @@ def library() -> ctypes.CDLL | None:
     """The library, or None where it can't be built; the log says why, once."""
     command = compiler()
     if command is None:
-        _log.info("fused scan on cpu: no compiler for native.cpp; `pip install ziglang` brings one")
+        missing = f"CXX={os.environ['CXX']!r} is not found" if os.environ.get("CXX") else "no compiler for native.cpp"
+        _log.info(
+            "fused scan on cpu: %s; without CXX the first of g++, clang++ and ziglang is taken, "
+            "and `pip install ziglang` brings the last",
+            missing,
+        )
         return None
     try:
         path = _built(command)

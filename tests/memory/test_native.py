@@ -180,10 +180,14 @@ def test_which_compiler_builds(there, named, expected, monkeypatch):
     assert found is None if expected is None else expected in found
 
 
-def test_without_any_compiler_the_log_says_what_would_bring_one(monkeypatch, caplog):
-    monkeypatch.setattr(native_library, "compiler", lambda: None)
+@pytest.mark.parametrize(("named", "reason"), [("", "no compiler for native.cpp"), ("g--", "CXX='g--' is not found")])
+def test_without_any_compiler_the_log_says_what_would_bring_one(named, reason, monkeypatch, caplog):
+    monkeypatch.setenv("CXX", named)
+    monkeypatch.setattr(native_library.shutil, "which", lambda name: None)
+    monkeypatch.setattr(native_library.importlib.util, "find_spec", lambda name: None)
     with caplog.at_level("INFO", logger="tensormem.memory.native_library"):
         assert native_library.library.__wrapped__() is None
+    assert reason in caplog.text
     assert "pip install ziglang" in caplog.text
 
 
