@@ -31,7 +31,7 @@ COLOURS = {
     "tensor_time": "#009E73",
     "local": "#E69F00",
     "local_rope": "#8F6300",
-    "linear": "#56B4E9",
+    "linear": "#009E73",
     "transformer_xl": "#CC79A7",
 }
 MARKERS = "osD^vP"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
+from matplotlib.colors import to_rgb
 
 from experiments.benchmarks import BENCHMARKS
 from experiments.drawing import COLOURS, PALETTE, colour, line_style, new_figure
@@ -19,10 +23,12 @@ def test_a_models_colour_depends_on_its_name_alone():
 
 
 @pytest.mark.parametrize("domain", sorted({benchmark.domain for benchmark in BENCHMARKS.values()}))
-def test_no_two_models_of_a_table_share_a_colour(domain):
+def test_no_two_models_of_a_table_look_alike(domain):
     models = choices(f"model/{domain}")
     assert set(models) <= COLOURS.keys()
-    assert len({colour(model) for model in models}) == len(models)
+    for one, other in itertools.combinations(models, 2):
+        # Of the 441 from black to white.
+        assert 255 * math.dist(to_rgb(colour(one)), to_rgb(colour(other))) > 60, (one, other)
 
 
 def test_a_row_has_its_models_colour_and_says_where_it_reads_the_future():
