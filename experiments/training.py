@@ -60,8 +60,10 @@ class Training:
             raise ValueError(f"training.warmup_steps={self.warmup_steps} must lie in [0, training.steps={self.steps})")
 
     def optimizer(self, module: nn.Module) -> AdamW:
-        """AdamW over all parameters of the module."""
-        return AdamW(module.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
+        """AdamW over all parameters of the module, in one pass over them where gradients can be clipped before it."""
+        # Lightning won't clip the gradients of a fused optimiser in mixed precision.
+        fused = not self.precision.endswith("-mixed")
+        return AdamW(module.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
 
     def scheduler(self, optimizer: AdamW) -> LambdaLR:
         """The schedule, to be stepped once per optimiser step."""

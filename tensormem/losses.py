@@ -24,7 +24,9 @@ def token_nats(
     with torch.no_grad(), torch.autocast(hidden.device.type, enabled=False):
         for rows, target in zip(hidden.split(slice_size), targets.split(slice_size), strict=True):
             logits = _logits(rows, weight)
-            losses.append(logits.logsumexp(-1) - logits.gather(1, target.unsqueeze(1)).squeeze(1))
+            at_target = logits.gather(1, target.unsqueeze(1))
+            _, _, log_sum = _exponentials(logits)
+            losses.append((log_sum - at_target).squeeze(1))
     return torch.cat(losses)
 
 
@@ -65,13 +67,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             )
             logits = _logits(rows, weight, buffer)
             at_target = logits.gather(1, target).sum()
-            largest = logits.amax(1, keepdim=True)
-            probabilities = logits.sub_(largest).exp_()
-            normaliser = probabilities.sum(1, keepdim=True)
-            total += (normaliser.log() + largest).sum() - at_target
+            exponentials, normaliser, log_sum = _exponentials(logits)
+            total += log_sum.sum() - at_target
             if not (needs_hidden or needs_weight):
                 continue
-            error = probabilities.div_(normaliser)
+            error = exponentials.div_(normaliser)
             error.scatter_add_(1, target, error.new_full(target.shape, -1.0))
             error = error.to(rows.dtype)
             if hidden_grad is not None:
@@ -102,3 +102,11 @@ def _logits(rows: Tensor, weight: Tensor, buffer: Tensor | None = None) -> Tenso
     out = None if buffer is None else buffer[: rows.shape[0]]
     logits = torch.mm(rows, weight.to(rows.dtype).T, out=out)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _exponentials(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(logits - their largest) in their place, its sum over each row, and the logarithm of that of exp(logits)."""
+    largest = logits.amax(1, keepdim=True)
+    exponentials = logits.sub_(largest).exp_()
+    normaliser = exponentials.sum(1, keepdim=True)
+    return exponentials, normaliser, normaliser.log() + largest
