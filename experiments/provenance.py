@@ -21,8 +21,9 @@ def collect_provenance(device: Any = "cpu") -> dict[str, Any]:
     Returns:
         `git_revision` and `git_dirty` of the checkout that holds this code (null outside a checkout or
         without git), `versions` (null for a package that isn't installed) and `hardware`: `device`, `name` of
-        the processor or GPU, usable `cores`, torch `threads`, `memory_gib` of that device (GiB, null if
-        unknown) and `platform`. Never raises.
+        the processor or GPU, its vector `instructions` as torch uses them (`AVX2`, `AVX512`, ...; null for a GPU),
+        usable `cores`, torch `threads`, `memory_gib` of that device (GiB, null if unknown) and `platform`. Never
+        raises.
     """
     revision, dirty = _git_state(Path(__file__).resolve().parents[1])
     return {
@@ -66,11 +67,12 @@ def _git_state(root: Path) -> tuple[str | None, bool | None]:
 
 def _hardware(device: str) -> dict[str, Any]:
     kind = device.partition(":")[0]
-    name, memory, threads = None, None, 1
+    name, memory, threads, instructions = None, None, 1, None
     try:
         import torch  # here, so that tables need no torch
 
         threads = torch.get_num_threads()
+        instructions = None if kind == "cuda" else torch.backends.cpu.get_cpu_capability()
         if kind == "cuda":
             properties = torch.cuda.get_device_properties(device)
             name, memory = properties.name, properties.total_memory
@@ -81,6 +83,7 @@ def _hardware(device: str) -> dict[str, Any]:
     return {
         "device": kind,
         "name": name or "unknown",
+        "instructions": instructions,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "threads": threads,
         "memory_gib": None if memory is None else round(memory / 2**30, 1),

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments import provenance, results
 from experiments.results import (
@@ -176,6 +177,7 @@ def test_provenance_fits_a_result(tmp_path, make_result):
     block = collect_provenance("cpu")
     assert block["hardware"]["device"] == "cpu"
     assert block["hardware"]["memory_gib"] > 0
+    assert block["hardware"]["instructions"] == torch.backends.cpu.get_cpu_capability()
     assert block["versions"]["torch"]
     write_result(tmp_path / "result.json", make_result(provenance=block))
 
