@@ -61,8 +61,8 @@ class Training:
 
     def optimizer(self, module: nn.Module) -> AdamW:
         """AdamW over all parameters of the module, in one pass over them where gradients can be clipped before it."""
-        # Lightning won't clip the gradients of a fused optimiser in mixed precision.
-        fused = not self.precision.endswith("-mixed")
+        # Lightning won't clip the gradients of a fused optimiser in mixed precision; None leaves the choice to PyTorch.
+        fused = None if self.precision.endswith("-mixed") else True
         return AdamW(module.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
 
     def scheduler(self, optimizer: AdamW) -> LambdaLR:

@@ -64,6 +64,12 @@ def test_one_pass_over_the_parameters_takes_the_steps_of_the_plain_optimizer():
     torch.testing.assert_close(fused.state_dict()["state"], plain.state_dict()["state"])
 
 
+@pytest.mark.parametrize(("precision", "fused"), [("32-true", True), ("bf16-true", True), ("bf16-mixed", None)])
+def test_where_it_can_not_be_fused_pytorch_chooses_the_implementation(precision, fused):
+    """False in place of None would also turn off the fast loop that PyTorch takes on a GPU."""
+    assert Training(precision=precision).optimizer(torch.nn.Linear(2, 2)).defaults["fused"] is fused
+
+
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_gradients_are_clipped_in_every_precision(precision, tmp_path):
     """Lightning refuses to clip what a fused optimiser steps in mixed precision."""
