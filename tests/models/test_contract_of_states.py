@@ -28,6 +28,13 @@ def tensors(state, path=""):
     }
 
 
+def assert_held(state, num_bytes):
+    """What a state holds for a sequence has so many bytes; its counters, 0-d and on the CPU, are no part of that."""
+    held = [tensor for tensor in tensors(state).values() if tensor.dim()]
+    assert num_bytes == sum(tensor.numel() * tensor.element_size() for tensor in held)
+    assert {tensor.dtype for tensor in held} == {torch.float32}
+
+
 def each_call(domain, model, inputs, sizes):
     """The output of each call on a part of the inputs, and the last state."""
     outputs, state = [], model.init_state(BATCH)
@@ -148,9 +155,7 @@ def test_the_state_of_a_video_may_be_used_again_and_no_frames_change_nothing(dom
 def test_state_bytes_are_those_of_the_real_state_of_one_video(domain, stem, length):
     model = domain.make(stem)
     _, state = model(domain.make_inputs(model, length, batch=1))
-    held = [tensor for tensor in tensors(state).values() if tensor.dim()]
-    assert model.state_bytes(length) == sum(tensor.numel() * tensor.element_size() for tensor in held)
-    assert {tensor.dtype for tensor in held} == {torch.float32}
+    assert_held(state, model.state_bytes(length))
 
 
 @each("found_frames")
@@ -204,10 +209,7 @@ def test_a_model_of_one_call_refuses_states_and_names_what_to_use(domain, stem):
 def test_state_bytes_are_those_of_the_real_state_of_one_sequence(domain, stem, length):
     model = domain.make(stem)
     _, state = model(domain.make_inputs(model, length, batch=1))
-    # The counters, 0-d and on the CPU, are no part of what a sequence carries.
-    held = [tensor for tensor in tensors(state).values() if tensor.dim()]
-    assert model.state_bytes(length) == sum(tensor.numel() * tensor.element_size() for tensor in held)
-    assert {tensor.dtype for tensor in held} == {torch.float32}
+    assert_held(state, model.state_bytes(length))
 
 
 @each("found_one_call")
