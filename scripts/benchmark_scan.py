@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from experiments.provenance import collect_provenance
+from experiments.render import Section, Table, render_markdown
 from experiments.timing import gemm_rate, interleaved, peak_bytes
 from tensormem.layers.attention import CausalAttention
 from tensormem.layers.block import Block, GatedFusion
@@ -233,19 +234,17 @@ def table(results: dict[str, Any]) -> str:
         for path, row in entry["paths"].items()
     ]
     block = results["block"]
-    return "\n".join(
-        [
-            f"{hardware['name']}{instructions}, {hardware['threads']} threads, float32; a large GEMM runs at "
-            f"{results['gemm_gflops']:.0f} GFLOP/s{built}.",
-            "",
-            _markdown(rows, text_columns=2),
-            "",
-            f"Beside a standard block (d {DIM}, {TOKENS} tokens, batch {BLOCK_BATCH}; {block['block']:,.0f} ms forward "
-            "and backward) the memory (C 32, 8x8x8, K 16) costs "
-            f"{block['memory, reference'] / block['block']:.2f} of it with the reference scan and "
-            f"{block['memory, fused'] / block['block']:.2f} with the fused one.",
-        ]
+    caption = (
+        f"{hardware['name']}{instructions}, {hardware['threads']} threads, float32; a large GEMM runs at "
+        f"{results['gemm_gflops']:.0f} GFLOP/s{built}."
     )
+    beside = (
+        f"Beside a standard block (d {DIM}, {TOKENS} tokens, batch {BLOCK_BATCH}; {block['block']:,.0f} ms forward and "
+        "backward) the memory (C 32, 8x8x8, K 16) costs "
+        f"{block['memory, reference'] / block['block']:.2f} of it with the reference scan and "
+        f"{block['memory, fused'] / block['block']:.2f} with the fused one."
+    )
+    return _markdown(caption, rows, 2, (beside,))
 
 
 def summary(results: dict[str, Any]) -> str:
@@ -258,19 +257,18 @@ def summary(results: dict[str, Any]) -> str:
         peaks = [paths.get(path, {}).get("peak_mib") for path in ("reference", "native, checkpoint")]
         row["memory with checkpoints"] = f"1/{peaks[0] / peaks[1]:.0f}" if all(peaks) else ""
         rows.append(row)
-    return _markdown(rows, text_columns=1)
+    return _markdown("Times as fast as the reference, forward and backward, but where it says otherwise:", rows, 1)
 
 
 def _times(row: dict[str, float], key: str) -> str:
     return f"{row[key]:.1f}x" if key in row else ""
 
 
-def _markdown(rows: Sequence[dict[str, str]], text_columns: int) -> str:
+def _markdown(caption: str, rows: Sequence[dict[str, str]], num_text_columns: int, notes: tuple[str, ...] = ()) -> str:
     """A table of rows with the same columns; those that no row fills are left out."""
-    columns = [column for column in rows[0] if any(row[column] for row in rows)]
-    rules = ["---"] * text_columns + ["---:"] * (len(columns) - text_columns)
-    lines = [columns, rules, *([row[column] for column in columns] for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    columns = tuple(column for column in rows[0] if any(row[column] for row in rows))
+    section = Section(None, tuple(tuple(row[column] for column in columns) for row in rows))
+    return render_markdown([Table(caption, columns, num_text_columns, (section,), notes)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
