@@ -24,6 +24,8 @@ PREVIOUS = "previous.ckpt"
 BEST = "best.ckpt"
 # The key of what builds the model: a checkpoint must be usable without the folder that it was made in.
 BUILT_FROM = "built_from"
+# Of an entry's attributes in a zip file: MS-DOS's bit of a folder.
+_FOLDER = 0x10
 
 
 class DamagedCheckpointError(OSError):
@@ -159,7 +161,7 @@ def resume_point(folder: Path) -> tuple[Path | None, str]:
     problems = []
     for path in (folder / LAST, folder / PREVIOUS):
         if path.exists():
-            problem = _damage(path)
+            problem = damage_of(path)
             if not problem:
                 return path, "; ".join(problems)
             problems.append(f"{path.name} is damaged ({problem})")
@@ -170,11 +172,18 @@ def resume_point(folder: Path) -> tuple[Path | None, str]:
     return None, ""
 
 
-def _damage(path: Path) -> str:
-    """What is wrong with a checkpoint's file; nothing, as a rule."""
+def damage_of(path: Path) -> str:
+    """What is wrong with a checkpoint's file; nothing, as a rule.
+
+    PyTorch's reader alone takes changed weights as they are.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
+            # PyTorch reads nothing of an entry that is marked as a folder, and fills its tensor with what memory held.
+            folders = [entry.filename for entry in archive.infolist() if entry.external_attr & _FOLDER]
+        if folders:
+            return f"{folders[0]} is marked as a folder"
         if broken is None:
             # The checksums are of the contents, and not of what says where they lie.
             torch.load(path, map_location="cpu", weights_only=True)
@@ -194,7 +203,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
     Raises:
         DamagedCheckpointError: the file is not whole.
     """
-    if problem := _damage(path):
+    if problem := damage_of(path):
         raise DamagedCheckpointError(
             f"{path} is damaged ({problem}): move the folder away, and the same command begins the run again"
         )

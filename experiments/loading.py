@@ -11,7 +11,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from experiments.checkpoints import BEST, BUILT_FROM, LAST
+from experiments.checkpoints import BEST, BUILT_FROM, LAST, damage_of
 from tensormem.models.zoo_model import ZooModel
 
 CONFIG = "config.yaml"
@@ -150,6 +150,8 @@ def _load(file: Path) -> dict[str, Any]:
         raise CheckpointError(f"{file} is no checkpoint: give a run folder, or its {BEST} or {LAST}") from error
     if not (isinstance(content, dict) and isinstance(content.get("state_dict"), dict)):
         raise CheckpointError(f"{file} is no checkpoint of a run (it has no state_dict): give its {BEST} or {LAST}")
+    if problem := damage_of(file):
+        raise CheckpointError(f"{file} is damaged ({problem}): give another of the run's, or train it again")
     return content
 
 

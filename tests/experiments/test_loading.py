@@ -89,6 +89,16 @@ def test_a_file_that_is_no_checkpoint_is_named(tmp_path, raw):
         load_model(tmp_path)
 
 
+def test_weights_that_the_disk_changed_are_not_taken(save, content):
+    first = next(iter(content["state_dict"].values()))
+    path = save(content)
+    raw, weights = path.read_bytes(), first.numpy().tobytes()
+    place = raw.index(weights)
+    path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
+    with pytest.raises(CheckpointError, match=r"best\.ckpt is damaged \(.*fails its checksum\)"):
+        load_model(path)
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [
