@@ -124,20 +124,65 @@ inline V sigmoid_of(V x) {
     return tanh_of(x * 0.5f) * 0.5f + 0.5f;
 }
 
-// sums[row][column] += left[row][:] times right[:][column]: rows of the left lie left_stride apart.
+// Has a value in a register from here on: where registers are few, GCC reads it anew for each product that it is in.
+template <typename V>
+inline __attribute__((always_inline)) void hold(V &value) {
+#if defined(__AVX__) && !defined(__AVX512F__)
+    asm("" : "+x"(value));
+#endif
+}
+
+// A matrix of scalars: entry [row][k] lies row * by_row + k * by_inner behind the start.
+template <typename T>
+struct Left {
+    const T *start;
+    Index by_row, by_inner;
+};
+
+// result[row][column] += left[row][:] times right[:][column], whose rows lie right_stride vectors apart.
 template <int kRows, int kColumns, typename T, typename V>
 inline __attribute__((always_inline)) void multiply(
-    const T *left, Index left_stride, const V *right, Index inner, V (&sums)[kRows][kColumns]) {
+    Left<T> left, const V *right, Index right_stride, Index inner, V (&result)[kRows][kColumns]) {
+    V sums[kRows][kColumns];
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 16
+        for (int column = 0; column < kColumns; ++column) sums[row][column] = result[row][column];
+    }
     for (Index k = 0; k < inner; ++k) {
-        V columns[kColumns];
+        const T *values = left.start + k * left.by_inner;
+        const V *columns = right + k * right_stride;
+        // The fewer of the two are held in registers beside the sums.
+        if constexpr (kRows < kColumns) {
+            V held[kRows];
 #pragma GCC unroll 16
-        for (int column = 0; column < kColumns; ++column) columns[column] = right[k * kColumns + column];
+            for (int row = 0; row < kRows; ++row) {
+                held[row] = splat<V>(values[row * left.by_row]);
+                hold(held[row]);
+            }
 #pragma GCC unroll 16
-        for (int row = 0; row < kRows; ++row) {
-            const V value = splat<V>(left[row * left_stride + k]);
+            for (int column = 0; column < kColumns; ++column) {
+                V at = columns[column];
+                hold(at);
 #pragma GCC unroll 16
-            for (int column = 0; column < kColumns; ++column) sums[row][column] += value * columns[column];
+                for (int row = 0; row < kRows; ++row) sums[row][column] += held[row] * at;
+            }
+        } else {
+            V held[kColumns];
+#pragma GCC unroll 16
+            for (int column = 0; column < kColumns; ++column) held[column] = columns[column];
+#pragma GCC unroll 16
+            for (int row = 0; row < kRows; ++row) {
+                const V value = splat<V>(values[row * left.by_row]);
+#pragma GCC unroll 16
+                for (int column = 0; column < kColumns; ++column) sums[row][column] += value * held[column];
+            }
         }
+    }
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 16
+        for (int column = 0; column < kColumns; ++column) result[row][column] = sums[row][column];
     }
 }
 
@@ -312,7 +357,7 @@ class Worker {
     using V = Vector<T>;
     static constexpr int kWidth = kLanes<T>;
     // Rows of the tiles that four and two vectors wide products are held in.
-    static constexpr int kRows4 = kRegisters >= 32 ? 6 : 2, kRows2 = kRegisters >= 32 ? 12 : 4;
+    static constexpr int kRows4 = kRegisters >= 32 ? 6 : 3, kRows2 = kRegisters >= 32 ? 12 : 6;
 
     const Setup<T> &setup_;
     const Sizes &sizes_;
@@ -761,7 +806,7 @@ private:
             for (int gate = 0; gate < 4; ++gate) gates[r][gate] = bias[gate];
         }
         const T *left = reinterpret_cast<const T *>(mixed_ + 2 * row * blocks_);
-        multiply<kRows, 4>(left, 2 * channels_, weight, 2 * channels_, gates);
+        multiply<kRows, 4>(Left<T>{left, 2 * channels_, 1}, weight, 4, 2 * channels_, gates);
     }
 
     static inline __attribute__((always_inline)) void activate(V (&gates)[4]) {
@@ -863,7 +908,8 @@ private:
             const V *weight = setup_.weight_backward + panel * outputs * kColumns;
             in_tiles<kMost>(first, last, [&]<int kRows>(Index row) {
                 V sums[kRows][kColumns] = {};
-                multiply<kRows, kColumns>(grad_pre + (row - first) * outputs, outputs, weight, outputs, sums);
+                const Left<T> left{grad_pre + (row - first) * outputs, outputs, 1};
+                multiply<kRows, kColumns>(left, weight, kColumns, outputs, sums);
                 for (int r = 0; r < kRows; ++r) {
                     const Index at = 2 * (row + r) * blocks_ + panel * kColumns;
                     for (int column = 0; column < kColumns; ++column) {
@@ -872,8 +918,8 @@ private:
                     }
                 }
             });
-            constexpr int kRows = kRegisters >= 32 ? 16 / kColumns : 8 / kColumns;
-            for (Index output = 0; output < outputs; output += kRows) {
+            const V *mixed = mixed_ + 2 * first * blocks_ + panel * kColumns;
+            in_tiles<(kRegisters >= 32 ? 16 : 12) / kColumns>(0, outputs, [&]<int kRows>(Index output) {
                 V sums[kRows][kColumns];
                 V *total = total_weight + output * 2 * blocks_ + panel * kColumns;
 #pragma GCC unroll 16
@@ -881,22 +927,14 @@ private:
 #pragma GCC unroll 16
                     for (int column = 0; column < kColumns; ++column) sums[r][column] = total[r * 2 * blocks_ + column];
                 }
-                for (Index row = first; row < last; ++row) {
-                    const T *left = grad_pre + (row - first) * outputs + output;
-                    const V *right = mixed_ + 2 * row * blocks_ + panel * kColumns;
-#pragma GCC unroll 16
-                    for (int r = 0; r < kRows; ++r) {
-                        const V value = splat<V>(left[r]);
-#pragma GCC unroll 16
-                        for (int column = 0; column < kColumns; ++column) sums[r][column] += value * right[column];
-                    }
-                }
+                const Left<T> left{grad_pre + output, 1, outputs};
+                multiply<kRows, kColumns>(left, mixed, 2 * blocks_, last - first, sums);
 #pragma GCC unroll 16
                 for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
                     for (int column = 0; column < kColumns; ++column) total[r * 2 * blocks_ + column] = sums[r][column];
                 }
-            }
+            });
         }
     }
 
