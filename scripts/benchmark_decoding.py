@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from experiments import resolvers
 from experiments.drawing import panels
 from experiments.provenance import collect_provenance
+from experiments.render import Section, Table, render_markdown
 from experiments.resolvers import CONF
 from experiments.timing import interleaved
 from tensormem.models.language_model import LanguageModel
@@ -96,17 +97,14 @@ def table(results: dict[str, Any]) -> str:
     """Markdown: the first and the last position."""
     first, last = results["positions"][0], results["positions"][-1]
     hardware = results["provenance"]["hardware"]
-    lines = [
-        f"{hardware['name']}, {hardware['threads']} threads; scale {results['scale']}, batch 1, random weights.",
-        "",
-        f"| model | tokens/s one at a time, at {first:,} | at {last:,} | in one call of {first:,} | of {last:,} | "
-        f"bytes of state at {first:,} | at {last:,} |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    caption = f"{hardware['name']}, {hardware['threads']} threads; scale {results['scale']}, batch 1, random weights."
+    header = ["model", f"tokens/s one at a time, at {first:,}", f"at {last:,}", f"in one call of {first:,}"]
+    header += [f"of {last:,}", f"bytes of state at {first:,}", f"at {last:,}"]
+    rows = [
+        (name, *(f"{row[key][place]:,.0f}" for key in KEYS for place in (0, -1)))
+        for name, row in results["models"].items()
     ]
-    for name, row in results["models"].items():
-        cells = [f"{row[key][place]:,.0f}" for key in KEYS for place in (0, -1)]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return render_markdown([Table(caption, tuple(header), 1, (Section(None, tuple(rows)),))])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from experiments.cub200.masks import masked_patches
 from experiments.provenance import collect_provenance
+from experiments.render import Section, Table, render_markdown
 from experiments.timing import interleaved
 from experiments.training import Training
 from tensormem.losses import chunked_cross_entropy
@@ -175,19 +176,16 @@ def measure(name: str, rounds: int) -> dict[str, float]:
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     hardware = results["provenance"]["hardware"]
-    lines = [
-        f"{hardware['name']}, {hardware['threads']} threads, float32.",
-        "",
-        "| benchmark | training step | ms | a second | of base |",
-        "| --- | --- | ---: | ---: | ---: |",
-    ]
+    rows = []
     for workload, milliseconds in results["milliseconds"].items():
         _, count, unit = WORKLOADS[workload]
         for name, value in milliseconds.items():
             part = "loss" in name or "alone" in name
             rate = "" if part else f"{1e3 * count / value:,.0f} {unit}"
-            lines.append(f"| {workload} | {name} | {value:,.0f} | {rate} | {value / milliseconds['base']:.2f} |")
-    return "\n".join(lines)
+            rows.append((workload, name, f"{value:,.0f}", rate, f"{value / milliseconds['base']:.2f}"))
+    caption = f"{hardware['name']}, {hardware['threads']} threads, float32."
+    header = ("benchmark", "training step", "ms", "a second", "of base")
+    return render_markdown([Table(caption, header, 2, (Section(None, tuple(rows)),))])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,6 +22,7 @@ from hydra.utils import instantiate
 from experiments import resolvers
 from experiments.drawing import panels
 from experiments.provenance import collect_provenance
+from experiments.render import Section, Table, render_markdown
 from experiments.resolvers import CONF
 from experiments.timing import interleaved, peak_bytes
 from tensormem.models.video_model import StreamingVideo, VideoModel
@@ -122,17 +123,14 @@ def table(results: dict[str, Any]) -> str:
     first, last = results["frames"][0], results["frames"][-1]
     hardware = results["provenance"]["hardware"]
     keys = [key for key in KEYS if all(key in row for row in results["models"].values())]
-    head = " | ".join(f"{KEYS[key]}, of {first} | of {last:,}" for key in keys)
-    lines = [
-        f"{hardware['name']}, {hardware['threads']} threads; scale {results['scale']}, one video, random weights.",
-        "",
-        f"| model | {head} |",
-        f"| --- |{' ---: |' * (2 * len(keys))}",
+    caption = f"{hardware['name']}, {hardware['threads']} threads; scale {results['scale']}, one video, random weights."
+    header = ["model", *(name for key in keys for name in (f"{KEYS[key]}, of {first}", f"of {last:,}"))]
+    decimals = {key: 0 if key == "state_bytes" else 1 for key in keys}
+    rows = [
+        (name, *(f"{row[key][place]:,.{decimals[key]}f}" for key in keys for place in (0, -1)))
+        for name, row in results["models"].items()
     ]
-    for name, row in results["models"].items():
-        cells = [f"{row[key][place]:,.{0 if key == 'state_bytes' else 1}f}" for key in keys for place in (0, -1)]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return render_markdown([Table(caption, tuple(header), 1, (Section(None, tuple(rows)),))])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
