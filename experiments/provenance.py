@@ -34,6 +34,13 @@ def collect_provenance(device: Any = "cpu") -> dict[str, Any]:
     }
 
 
+def machine(provenance: dict[str, Any]) -> str:
+    """Processor, its vector instructions where they are on record, and threads, for a caption."""
+    hardware = provenance["hardware"]
+    instructions = f", {hardware['instructions']}" if hardware.get("instructions") else ""
+    return f"{hardware['name']}{instructions}, {hardware['threads']} threads"
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from experiments import resolvers
 from experiments.drawing import panels
-from experiments.provenance import collect_provenance
+from experiments.provenance import collect_provenance, machine
 from experiments.render import Section, Table, render_markdown
 from experiments.resolvers import CONF
 from experiments.timing import interleaved
@@ -96,8 +96,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 def table(results: dict[str, Any]) -> str:
     """Markdown: the first and the last position."""
     first, last = results["positions"][0], results["positions"][-1]
-    hardware = results["provenance"]["hardware"]
-    caption = f"{hardware['name']}, {hardware['threads']} threads; scale {results['scale']}, batch 1, random weights."
+    caption = f"{machine(results['provenance'])}; scale {results['scale']}, batch 1, random weights."
     header = ["model", f"tokens/s one at a time, at {first:,}", f"at {last:,}", f"in one call of {first:,}"]
     header += [f"of {last:,}", f"bytes of state at {first:,}", f"at {last:,}"]
     rows = [

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.provenance import collect_provenance
+from experiments.provenance import collect_provenance, machine
 from experiments.render import Section, Table, render_markdown
 from experiments.timing import gemm_rate, interleaved, peak_bytes
 from tensormem.layers.attention import CausalAttention
@@ -215,8 +215,6 @@ def print_peak(shape_name: str, path: str) -> None:
 
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    hardware = results["provenance"]["hardware"]
-    instructions = f", {hardware['instructions']}" if hardware.get("instructions") else ""
     built = f"; native.cpp by {results['native_compiler']}" if "native_compiler" in results else ""
     rows = [
         {
@@ -235,8 +233,7 @@ def table(results: dict[str, Any]) -> str:
     ]
     block = results["block"]
     caption = (
-        f"{hardware['name']}{instructions}, {hardware['threads']} threads, float32; a large GEMM runs at "
-        f"{results['gemm_gflops']:.0f} GFLOP/s{built}."
+        f"{machine(results['provenance'])}, float32; a large GEMM runs at {results['gemm_gflops']:.0f} GFLOP/s{built}."
     )
     beside = (
         f"Beside a standard block (d {DIM}, {TOKENS} tokens, batch {BLOCK_BATCH}; {block['block']:,.0f} ms forward and "

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.cub200.masks import masked_patches
-from experiments.provenance import collect_provenance
+from experiments.provenance import collect_provenance, machine
 from experiments.render import Section, Table, render_markdown
 from experiments.timing import interleaved
 from experiments.training import Training
@@ -175,7 +175,6 @@ def measure(name: str, rounds: int) -> dict[str, float]:
 
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    hardware = results["provenance"]["hardware"]
     rows = []
     for workload, milliseconds in results["milliseconds"].items():
         _, count, unit = WORKLOADS[workload]
@@ -183,7 +182,7 @@ def table(results: dict[str, Any]) -> str:
             part = "loss" in name or "alone" in name
             rate = "" if part else f"{1e3 * count / value:,.0f} {unit}"
             rows.append((workload, name, f"{value:,.0f}", rate, f"{value / milliseconds['base']:.2f}"))
-    caption = f"{hardware['name']}, {hardware['threads']} threads, float32."
+    caption = f"{machine(results['provenance'])}, float32."
     header = ("benchmark", "training step", "ms", "a second", "of base")
     return render_markdown([Table(caption, header, 2, (Section(None, tuple(rows)),))])
 

@@ -21,7 +21,7 @@ from hydra.utils import instantiate
 
 from experiments import resolvers
 from experiments.drawing import panels
-from experiments.provenance import collect_provenance
+from experiments.provenance import collect_provenance, machine
 from experiments.render import Section, Table, render_markdown
 from experiments.resolvers import CONF
 from experiments.timing import interleaved, peak_bytes
@@ -121,9 +121,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
 def table(results: dict[str, Any]) -> str:
     """Markdown: the first and the last length."""
     first, last = results["frames"][0], results["frames"][-1]
-    hardware = results["provenance"]["hardware"]
     keys = [key for key in KEYS if all(key in row for row in results["models"].values())]
-    caption = f"{hardware['name']}, {hardware['threads']} threads; scale {results['scale']}, one video, random weights."
+    caption = f"{machine(results['provenance'])}; scale {results['scale']}, one video, random weights."
     header = ["model", *(name for key in keys for name in (f"{KEYS[key]}, of {first}", f"of {last:,}"))]
     decimals = {key: 0 if key == "state_bytes" else 1 for key in keys}
     rows = [
