@@ -38,7 +38,8 @@ def machine(provenance: dict[str, Any]) -> str:
     """Processor, its vector instructions where they are on record, and threads, for a caption."""
     hardware = provenance["hardware"]
     instructions = f", {hardware['instructions']}" if hardware.get("instructions") else ""
-    return f"{hardware['name']}{instructions}, {hardware['threads']} threads"
+    threads = hardware["threads"]
+    return f"{hardware['name']}{instructions}, {threads} thread{'' if threads == 1 else 's'}"
 
 
 def _version(package: str) -> str | None:

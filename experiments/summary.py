@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from experiments.provenance import machine
 from experiments.results import Result
 from experiments.runs import without_defaults
 
@@ -103,10 +104,9 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def hardware_of(result: Result) -> str:
-    """What a run was measured on, in a few words."""
-    hardware = result["provenance"]["hardware"]
-    return f"{hardware['name']} ({hardware['threads']} threads)"
+def machines(results: Iterable[Result]) -> tuple[str, ...]:
+    """What the runs were measured on, each machine once and in a few words, in order."""
+    return tuple(sorted({machine(result["provenance"]) for result in results}))
 
 
 def scale_order(scale: str) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.render import Section, Table
 from experiments.results import Result
-from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, hardware_of, pool_seeds, scale_order
+from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, machines, pool_seeds, scale_order
 
 RATIOS = (0.25, 0.5, 0.75)
 _DIGITS = {"psnr": 2, "ssim": 3}
@@ -89,7 +89,7 @@ def _table(members: Sequence[Result]) -> Table:
         sections.append(Section(_CLAIM, gains))
     columns = [f"{metric.upper()} {ratio:.0%}" for metric, ratio in _COLUMNS]
     data, training = first["config"]["data"], first["config"]["training"]
-    hardware = "; ".join(sorted({hardware_of(result) for result in members}))
+    hardware = "; ".join(machines(members))
     settings = ", ".join(f"{key} {value}" for key, value in sorted(first["protocol"].items()))
     caption = (
         f"{_METRICS[target]}, with so many of the patches hidden. Scale {first['scale']}: {data['image_size']} pixels, "

@@ -15,7 +15,7 @@ from experiments.summary import (
     Measured,
     Variant,
     canonical,
-    hardware_of,
+    machines,
     plain,
     row_labels,
     scale_order,
@@ -130,7 +130,7 @@ class Group:
         training, batch_size = first["config"]["training"], first["config"]["data"]["batch_size"]
         at_most = "" if self.steps == "fixed" else "at most "
         settings = "".join(f", {key} {plain(value)}" for key, value in self.settings.items())
-        hardware = "; ".join(sorted({hardware_of(result) for result in self.results}))
+        hardware = "; ".join(machines(self.results))
         return (
             f"{self.diagnostic}{settings}: accuracy in %. Scale {self.scale}, {STEPS.get(self.steps, self.steps)}: "
             f"{at_most}{training['steps']:,} steps of {batch_size} sequences, learning rate "

@@ -13,7 +13,7 @@ from experiments.report.collect import LeftOut, Run
 from experiments.report.colours import on_both
 from experiments.report.markup import picture_html, row_html, scrolling, table_html
 from experiments.report.measures import CAUSAL_WORDS, causal_mark, measure_of
-from experiments.summary import hardware_of
+from experiments.summary import machines
 
 _RUN_HEADER = ("run", "benchmark", "seed", "causal", "measure", "value", "setting", "status", "parameters", "minutes")
 _RUN_CLASSES = ("", "num", "", "", "num", "", "", "num", "num")
@@ -91,7 +91,7 @@ def _overview_row(name: str, runs: Sequence[Run], dates: Mapping[str, str]) -> l
         str(len({result["model"] for result in results})),
         str(len({result["seed"] for result in results})),
         f"{hours:.2f}",
-        escape("; ".join(sorted({hardware_of(result) for result in results}))),
+        escape("; ".join(machines(results))),
         _age({result["provenance"]["git_revision"] for result in results}, dates),
     ]
 

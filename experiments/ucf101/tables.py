@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.render import Section, Table
 from experiments.results import Result
-from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, hardware_of, pool_seeds, scale_order
+from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, machines, pool_seeds, scale_order
 
 FRACTIONS = (0.25, 0.5, 0.75)
 HIDDEN = {"frames": "of the frames", "patch": "of each frame, behind a moving patch"}
@@ -113,7 +113,7 @@ def _table(members: Sequence[Result]) -> Table:
         published = [(name, "", "", "", "", f"{value:.2f}", "", *blank) for name, value in first["published"].items()]
         sections.append(Section(_PAPER, tuple(published)))
     clips = ", ".join(sorted({f"{run['metrics']['test_clips']:,}" for run in members}))
-    hardware = "; ".join(sorted({hardware_of(result) for result in members}))
+    hardware = "; ".join(machines(members))
     settings = ", ".join(f"{key} {value}" for key, value in sorted(first["protocol"].items()))
     caption = (
         f"Accuracy in percent on the official test split ({clips} clips) of {data.get('folder') or 'UCF-101'}. Scale "

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.render import Section, Table
 from experiments.results import Result
-from experiments.summary import Measured, hardware_of, plain, pool_seeds, scale_order
+from experiments.summary import Measured, machines, plain, pool_seeds, scale_order
 
 # What the results say that were written before a part of the protocol could be chosen.
 PROTOCOL_BEFORE = {"attn_dropout": "matched"}
@@ -121,7 +121,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
             groups.setdefault((protocol, result["scale"], token_budget(result), window, targets), []).append(result)
     made = []
     for (protocol, scale, tokens, window, targets), members in groups.items():
-        hardware = tuple(sorted({hardware_of(result) for result in members}))
+        hardware = machines(members)
         rows = tuple(_row(label, seeds) for label, seeds in pool_seeds(members))
         made.append(Group(protocol, scale, tokens, window, targets, hardware, rows))
     return sorted(made, key=_group_order)

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from experiments.summary import Measured, hardware_of, plain, pool_seeds, scale_order
+from experiments.summary import Measured, machines, plain, pool_seeds, scale_order
 
 
 def pooled(results):
@@ -63,9 +63,15 @@ def test_a_model_whose_class_is_not_here_has_its_row(make_result, target, capfd)
     assert capfd.readouterr().err == ""
 
 
-def test_words_for_settings_and_hardware(make_result):
+def test_words_for_settings():
     assert [plain(value) for value in ("tuned", None, {"b": 1, "a": True})] == ["tuned", "null", '{"a": true, "b": 1}']
-    assert hardware_of(make_result()) == "Some CPU (2 threads)"
+
+
+def test_each_machine_is_named_once(make_result):
+    results = [make_result() for _ in range(4)]
+    results[1]["provenance"]["hardware"]["threads"] = 1
+    results[2]["provenance"]["hardware"]["instructions"] = "AVX2"
+    assert machines(results) == ("Some CPU, 1 thread", "Some CPU, 2 threads", "Some CPU, AVX2, 2 threads")
 
 
 def test_large_scales_come_first_and_unknown_ones_last():

@@ -215,7 +215,7 @@ def test_the_caption_says_what_all_rows_have_in_common(make_run):
     (fixed,) = group_results([make_run(noise=0.1)])
     assert fixed.caption == (
         "binding, noise 0.1: accuracy in %. Scale cpu, as many steps for every model: 1,000 steps of 32 sequences, "
-        "learning rate 0.001; 640 test answers; on Some CPU (2 threads)."
+        "learning rate 0.001; 640 test answers; on Some CPU, 2 threads."
     )
     (converged,) = group_results([make_run(steps="converge")])
     assert "each model until validation stops improving: at most 1,000 steps" in converged.caption

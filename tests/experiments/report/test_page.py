@@ -120,7 +120,7 @@ def test_the_overview_counts_and_says_where_and_when(save, make_result, make_rec
     slow = make_result(seed=1, training__wall_seconds=7200.0, provenance__git_revision=None)
     page = make(save(make_result(), slow, make_reconstruction()), "--no-figures")
     _, language, images, total = page.tables["overview-title"]
-    assert language == ["wikitext", "2", "2", "1", "2", "2.03", "Some CPU (2 threads)", "2 of unknown date"]
+    assert language == ["wikitext", "2", "2", "1", "2", "2.03", "Some CPU, 2 threads", "2 of unknown date"]
     assert images[0] == "cub200"
     assert total[:3] == ["all", "3", "3"]
 

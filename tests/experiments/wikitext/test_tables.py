@@ -111,7 +111,7 @@ def test_the_honest_protocol_and_the_larger_scale_come_first(make_result):
         "Scale cpu, 1,000,000 training tokens in windows of 8, 241,210 test targets; "
         "attn_dropout matched, evaluation full, init tuned"
     )
-    assert "Some CPU (2 threads)" in groups[0].caption
+    assert "Some CPU, 2 threads" in groups[0].caption
 
 
 def test_a_run_that_stopped_early_stays_with_its_budget_and_is_marked(make_result):
