@@ -1,7 +1,8 @@
 """What the results of record come to, written out: tables and the sources of figures, and whether they still agree.
 
 For each benchmark `experiments/<benchmark>/tables/` holds its tables as Markdown and CSV and its other views; beside a
-figure of record lies a CSV of what it shows. All of it is a function of the committed result files.
+figure of record lies a CSV of what it shows, and READMEs repeat tables. All of it is a function of the committed result
+files.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.benchmarks import BENCHMARKS, Benchmark
+from experiments.readmes import filled_in, tables_by_key
 from experiments.render import render_csv, render_markdown
 from experiments.results import Result, find_results
 
@@ -18,28 +21,53 @@ TABLES = "tables"
 _ROOT = Path(__file__).resolve().parent
 
 
-def texts_of_record(root: Path = _ROOT) -> dict[Path, str]:
-    """The content of every file that results of record come to, by its path.
+class Record(NamedTuple):
+    """What there should be.
+
+    Attributes:
+        texts: the content of every file that must be there byte for byte, by its path.
+        pictures: the figures of record, by the paths of their sources: a picture's bytes depend on fonts and libraries,
+            so it is drawn anew where its source changes.
+        problems: what only a person can put right: tables in READMEs that are none of record.
+    """
+
+    texts: dict[Path, str]
+    pictures: dict[Path, bytes]
+    problems: list[str]
+
+
+def make_record(root: Path = _ROOT) -> Record:
+    """What the results of record come to.
 
     Args:
-        root: the folder that holds the benchmarks.
+        root: the folder that holds the benchmarks; the README beside it counts as one of theirs.
 
     Raises:
         ResultError: a result file of record is broken.
     """
-    texts: dict[Path, str] = {}
+    made = Record({}, {}, [])
     for benchmark in BENCHMARKS.values():
         home = root / benchmark.home
         results = _results(benchmark, home)
         if results:
-            texts |= {home / TABLES / name: text for name, text in _tables(benchmark, results)}
-            texts |= dict(_sources(benchmark, results, home / "results"))
-    return texts
+            made.texts.update({home / TABLES / name: text for name, text in _tables(benchmark, results)})
+            for source, text, picture in _figures(benchmark, results, home / "results"):
+                made.texts[source], made.pictures[source] = text, picture
+    tables = tables_by_key(text for path, text in made.texts.items() if path.suffix == ".md")
+    for path in (root.parent / "README.md", *sorted(root.glob("*/README.md"))):
+        if path.is_file():
+            made.texts[path], wrong = filled_in(path.read_text(encoding="utf-8"), tables)
+            made.problems.extend(f"{_name(path, root)}: {problem}" for problem in wrong)
+    return made
 
 
-def write_record(root: Path = _ROOT) -> list[Path]:
-    """Write the files of record and remove tables that no result stands for; returns what has changed."""
-    texts = texts_of_record(root)
+def write_record(root: Path = _ROOT) -> tuple[list[Path], list[str]]:
+    """Write the files of record, draw figures anew whose sources change, remove tables that no result stands for.
+
+    Returns:
+        What has changed, and what only a person can put right.
+    """
+    texts, pictures, problems = make_record(root)
     changed = [path for path in _tables_there(root) if path not in texts]
     for path in changed:
         path.unlink()
@@ -48,23 +76,29 @@ def write_record(root: Path = _ROOT) -> list[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode())
             changed.append(path)
-    return changed
+            if path in pictures:
+                path.with_suffix(".png").write_bytes(pictures[path])
+                changed.append(path.with_suffix(".png"))
+    return changed, problems
 
 
 def check_record(root: Path = _ROOT) -> tuple[int, list[str]]:
     """How many files there should be, and what is wrong with them: each must be there, byte for byte, and no other."""
-    texts = texts_of_record(root)
-    problems = [
-        f"{path.relative_to(root)}: no result of record stands for it"
-        for path in _tables_there(root)
-        if path not in texts
+    texts, _, problems = make_record(root)
+    problems += [
+        f"{_name(path, root)}: no result of record stands for it" for path in _tables_there(root) if path not in texts
     ]
     for path, text in texts.items():
         if not path.exists():
-            problems.append(f"{path.relative_to(root)} is not there")
+            problems.append(f"{_name(path, root)} is not there")
         elif path.read_bytes() != text.encode():
-            problems.append(f"{path.relative_to(root)} is not what the result files come to")
+            problems.append(f"{_name(path, root)} is not what the result files come to")
     return len(texts), problems
+
+
+def _name(path: Path, root: Path) -> str:
+    """A path as seen from the folder that holds the README of all."""
+    return path.relative_to(root.parent).as_posix()
 
 
 def _results(benchmark: Benchmark, home: Path) -> list[Result]:
@@ -81,13 +115,13 @@ def _tables(benchmark: Benchmark, results: list[Result]) -> Iterator[tuple[str, 
         yield f"{benchmark.name}-{view}.md", function(results)
 
 
-def _sources(benchmark: Benchmark, results: list[Result], folder: Path) -> Iterator[tuple[Path, str]]:
-    """Of the figures that are of record."""
+def _figures(benchmark: Benchmark, results: list[Result], folder: Path) -> Iterator[tuple[Path, str, bytes]]:
+    """The source's path, its text and the picture, of the figures that are of record."""
     with tempfile.TemporaryDirectory() as temporary:
         for figure in benchmark.draw(results, Path(temporary)):
             if (folder / figure.name).exists():
                 source = figure.with_suffix(".csv")
-                yield folder / source.name, source.read_text(encoding="utf-8")
+                yield folder / source.name, source.read_text(encoding="utf-8"), figure.read_bytes()
 
 
 def _tables_there(root: Path) -> list[Path]:

@@ -73,7 +73,7 @@ def _check() -> int:
     except ResultError as error:
         count, problems = 0, [str(error)]
     if not problems:
-        print(f"{count} tables and sources of figures are what the result files of record come to")
+        print(f"{count} files are what the result files of record come to")
         return 0
     print(*problems, "python -m experiments.tables all --write makes them", sep="\n", file=sys.stderr)
     return 1
@@ -81,12 +81,14 @@ def _check() -> int:
 
 def _write() -> int:
     try:
-        changed = write_record()
+        changed, problems = write_record()
     except ResultError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(*changed, f"{len(changed)} files changed", sep="\n")
-    return 0
+    if problems:
+        print(*problems, sep="\n", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def _parser() -> argparse.ArgumentParser:

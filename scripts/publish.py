@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (ResultError, FileNotFoundError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    print("python -m experiments.tables all --write    # makes the tables and sources of figures of record anew")
+    print("python -m experiments.tables all --write    # makes tables, sources of figures and READMEs anew")
     return 0
 
 

@@ -17,44 +17,79 @@ def test_the_files_of_record_are_what_their_results_come_to(capsys):
 @pytest.fixture
 def root(tmp_path, make_reconstruction):
     """A folder of benchmarks with results of one, and what they come to."""
+    root = tmp_path / "experiments"
     for name, value in (("base", 20.0), ("tensor", 22.0)):
         zero = (1.0, 1.0, 1.0) if name == "tensor" else None
         result = make_reconstruction(name, (value, value, value), zero=zero)
-        write_result(tmp_path / "cub200" / "results" / f"{name}.json", result)
-    (tmp_path / "cub200" / "results" / "psnr-pixels-cpu.png").touch()
-    record.write_record(tmp_path)
-    assert record.check_record(tmp_path)[1] == []
+        write_result(root / "cub200" / "results" / f"{name}.json", result)
+    (root / "cub200" / "results" / "psnr-pixels-cpu.png").touch()
+    record.write_record(root)
+    assert record.check_record(root)[1] == []
     # Of one figure, which is of record, and not of the others.
-    assert [path.name for path in tmp_path.rglob("results/*.csv")] == ["psnr-pixels-cpu.csv"]
-    return tmp_path
+    assert [path.name for path in root.rglob("results/*.csv")] == ["psnr-pixels-cpu.csv"]
+    return root
 
 
 def test_whatever_is_not_what_the_results_come_to_is_named(root):
     folder = root / "cub200" / "tables"
-    assert record.write_record(root) == []
+    assert record.write_record(root) == ([], [])
     (folder / "cub200.md").write_bytes((folder / "cub200.md").read_bytes().replace(b"22.0", b"23.0", 1))
     (folder / "cub200.csv").unlink()
     (folder / "cub300.md").write_text("a table of nothing")
+    picture = (root / "cub200" / "results" / "psnr-pixels-cpu.png").stat().st_mtime_ns
     _, problems = record.check_record(root)
     assert [problem.partition(" ")[0] for problem in problems] == [
-        "cub200/tables/cub300.md:",
-        "cub200/tables/cub200.md",
-        "cub200/tables/cub200.csv",
+        "experiments/cub200/tables/cub300.md:",
+        "experiments/cub200/tables/cub200.md",
+        "experiments/cub200/tables/cub200.csv",
     ]
-    changed = {path.name for path in record.write_record(root)}
-    assert changed == {"cub200.md", "cub200.csv", "cub300.md"}
+    changed, problems = record.write_record(root)
+    assert problems == []
+    assert {path.name for path in changed} == {"cub200.md", "cub200.csv", "cub300.md"}
+    assert (root / "cub200" / "results" / "psnr-pixels-cpu.png").stat().st_mtime_ns == picture
     assert record.check_record(root)[1] == []
 
 
 def test_a_result_more_changes_what_there_should_be(root, make_reconstruction):
     write_result(root / "cub200" / "results" / "local.json", make_reconstruction("local", (19.0, 18.0, 17.0)))
     assert {problem.partition(" ")[0] for problem in record.check_record(root)[1]} >= {
-        "cub200/tables/cub200.md",
-        "cub200/tables/cub200.csv",
+        "experiments/cub200/tables/cub200.md",
+        "experiments/cub200/tables/cub200.csv",
     }
+    picture = root / "cub200" / "results" / "psnr-pixels-cpu.png"
+    before = picture.read_bytes()
+    changed, _ = record.write_record(root)
+    assert {picture, picture.with_suffix(".csv")} < set(changed)
+    assert picture.read_bytes() != before
     shutil.rmtree(root / "cub200" / "results")
     _, problems = record.check_record(root)
     assert all("no result of record stands for it" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("place", ["README.md", "experiments/cub200/README.md"])
+def test_the_table_of_a_readme_follows_the_results(root, make_reconstruction, place, monkeypatch, capsys):
+    readme = root.parent / place
+    table = (root / "cub200" / "tables" / "cub200.md").read_text().strip()
+    readme.write_text(f"# A title\n\n<!-- record -->\n\n{table}\n\n<!-- /record -->\n\nWhat it shows.\n")
+    assert record.check_record(root)[1] == []
+    local = make_reconstruction("local", (19.0, 18.0, 17.0))
+    local["provenance"]["hardware"]["name"] = "Another CPU"
+    write_result(root / "cub200" / "results" / "local.json", local)
+    assert f"{place} is not what the result files come to" in record.check_record(root)[1]
+    assert readme in record.write_record(root)[0]
+    text = readme.read_text()
+    assert (root / "cub200" / "tables" / "cub200.md").read_text().strip() in text
+    assert "Another CPU" in text
+    assert text.startswith("# A title\n\n<!-- record -->\n\n")
+    assert text.endswith("\n\n<!-- /record -->\n\nWhat it shows.\n")
+    assert record.check_record(root)[1] == []
+    # The rest is brought up to date all the same.
+    readme.write_text(text.replace("Scale cpu", "Scale cqu"))
+    (root / "cub200" / "tables" / "cub200.csv").unlink()
+    monkeypatch.setattr(tables, "write_record", lambda: record.write_record(root))
+    assert tables.main(["all", "--write"]) == 1
+    assert f"{place}: no table of record has the caption and columns of" in capsys.readouterr().err
+    assert (root / "cub200" / "tables" / "cub200.csv").exists()
 
 
 def test_a_broken_result_is_named(root, capsys, monkeypatch):
