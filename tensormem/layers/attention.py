@@ -74,6 +74,9 @@ class CausalAttention(HeadedAttention):
         if state is not None and num_cached:
             keys = torch.cat([state.keys.to(keys.dtype), keys], dim=2)
             values = torch.cat([state.values.to(values.dtype), values], dim=2)
+        else:
+            # Copies: slices would hold the queries as well.
+            keys, values = keys.clone(), values.clone()
         mask = None
         if num_cached and num_tokens > 1:
             mask = torch.ones(num_tokens, keys.shape[2], dtype=torch.bool, device=x.device).tril(num_cached)

@@ -62,7 +62,7 @@ class LinearAttention(HeadedAttention):
             device=device or like.device,
             dtype=torch.promote_types(dtype or like.dtype, torch.float32),
         )
-        return LinearState(products, products[..., 0], torch.zeros((), dtype=torch.int64, device="cpu"))
+        return LinearState(products, products.new_zeros(products.shape[:-1]), torch.zeros((), dtype=torch.int64, device="cpu"))
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes of the sums of one sequence in float32, whatever its length."""
@@ -87,6 +87,8 @@ class LinearAttention(HeadedAttention):
         self, queries: Tensor, keys: Tensor, values: Tensor, state: LinearState
     ) -> tuple[Tensor, Tensor, Tensor]:
         num_tokens = queries.shape[2]
+        if not num_tokens:
+            return values, state.products, state.keys
         normaliser = ((state.keys.unsqueeze(2) + keys.cumsum(2)) * queries).sum(-1, keepdim=True)
         key_sum = state.keys + keys.sum(2)
         if self.rotary is not None:
@@ -104,4 +106,5 @@ class LinearAttention(HeadedAttention):
         up_to = state.products.unsqueeze(2) + of_chunk.cumsum(2)
         before = torch.cat([state.products.unsqueeze(2), up_to[:, :, :-1]], dim=2)
         y = (inside + queries @ before).flatten(2, 3)[:, :, :num_tokens]
-        return y / (normaliser + _EPSILON), up_to[:, :, -1], key_sum
+        # A copy: a slice would hold the sums up to every chunk.
+        return y / (normaliser + _EPSILON), up_to[:, :, -1].clone(), key_sum

@@ -77,11 +77,14 @@ class LocalAttention(HeadedAttention):
         y = self._banded(queries, keys, values)
         first_kept = max(0, keys.shape[2] - (self.window - 1))
         seen = torch.tensor(position + x.shape[1], device="cpu")
-        state = LocalState(keys[:, :, first_kept:], values[:, :, first_kept:], seen)
+        # Copies: a slice would hold the whole call.
+        state = LocalState(keys[:, :, first_kept:].clone(), values[:, :, first_kept:].clone(), seen)
         return self.output(merge_heads(y)), state
 
     def _banded(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         num_tokens, before = queries.shape[2], self.window - 1
+        if not num_tokens:
+            return queries
         block = min(self.window, num_tokens)
         num_blocks = -(-num_tokens // block)
         # Room for a whole window before the first query, and for whole blocks; none of it is ever seen.

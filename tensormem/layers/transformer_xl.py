@@ -107,7 +107,8 @@ class SegmentAttention(nn.Module):
             position += piece.shape[1]
             outputs.append(self._attend(piece, held, position - held.shape[1]))
             if position % self.segment == 0:
-                held = held[:, max(0, held.shape[1] - self.memory_length) :].detach()
+                # A copy: a slice would hold what lies before it as well.
+                held = held[:, max(0, held.shape[1] - self.memory_length) :].detach().clone()
         y = torch.cat(outputs, dim=1) if outputs else x
         return y, SegmentState(held, torch.tensor(position, device="cpu"))
 

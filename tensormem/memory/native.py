@@ -84,7 +84,8 @@ def scan(
     volumes = (F.pad(x, (0, 0) * (x.dim() - 2) + (0, spare)) if spare else x for x in (h, c))
     reads, h, c, _ = native_scan(*volumes, *tokens, taps, taps_bias, weight, bias, write == "hard", saving)
     if spare:
-        reads, h, c = (tensor[..., :channels] for tensor in (reads, h, c))
+        # Copies of the volumes: slices would keep what is spare for as long as the state.
+        reads, h, c = reads[..., :channels], h[..., :channels].contiguous(), c[..., :channels].contiguous()
     return reads, h.movedim(-1, 1), c.movedim(-1, 1)
 
 

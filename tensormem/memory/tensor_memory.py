@@ -212,7 +212,8 @@ class TensorMemory(nn.Module):
             h=h,
             c=c,
             buffer=F.pad(tokens[:, num_writes * self.chunk :], (0, 0, 0, self.chunk - 1 - rest)),
-            read=values[:, -1] if rest else torch.zeros_like(state.read),
+            # A copy: a slice would hold what the whole call read.
+            read=values[:, -1].clone() if rest else torch.zeros_like(state.read),
             pending=torch.tensor(rest, device="cpu"),
         )
 

@@ -144,7 +144,8 @@ def initialise(model: nn.Module, stacks: Sequence[Stack], embeddings: Sequence[n
     for module in model.modules():
         if isinstance(module, nn.Linear) and module not in own and module.weight.requires_grad:
             nn.init.normal_(module.weight, std=_STD)
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
     for parameter in embeddings:
         nn.init.normal_(parameter, std=_STD)
     if init == "tuned":

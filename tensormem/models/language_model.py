@@ -103,9 +103,13 @@ class LanguageModel(SequenceModel):
             top_k: draw among the so many likeliest words only; None: among all.
 
         Raises:
-            ValueError: an argument out of range; the model carries no state; the learned positions end before the
-                text does (said before anything is generated).
+            ValueError: an argument out of range; nothing to continue; the model carries no state; the learned positions
+                end before the text does (said before anything is generated).
         """
+        if num_tokens < 0:
+            raise ValueError(f"num_tokens={num_tokens} must not be negative")
+        if not tokens.shape[1]:
+            raise ValueError("there is nothing to continue: give at least one token")
         if not 0 <= temperature < math.inf:
             raise ValueError(f"temperature={temperature} must be finite and not negative (0: the likeliest word)")
         if top_k is not None and top_k < 1:
@@ -143,7 +147,7 @@ class LanguageModel(SequenceModel):
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding) and module not in own:
                 nn.init.normal_(module.weight, std=std)
-                if isinstance(module, nn.Linear):
+                if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=std)
@@ -164,4 +168,6 @@ def _draw(
         logits = torch.full_like(logits, -math.inf).scatter(-1, words, values)
     # Less the largest, which changes no probability: a low temperature would take the logits beyond float32.
     logits = logits - logits.amax(-1, keepdim=True)
+    # A smaller one would be 0 in float32.
+    temperature = max(temperature, torch.finfo(logits.dtype).tiny)
     return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

@@ -29,9 +29,14 @@ def tensors(state, path=""):
 
 
 def assert_held(state, num_bytes):
-    """What a state holds for a sequence has so many bytes; its counters, 0-d and on the CPU, are no part of that."""
+    """What a state holds for a sequence has so many bytes; its counters, 0-d and on the CPU, are no part of that.
+
+    Counted by what is allocated: a slice of a larger tensor holds all of that.
+    """
     held = [tensor for tensor in tensors(state).values() if tensor.dim()]
     assert num_bytes == sum(tensor.numel() * tensor.element_size() for tensor in held)
+    allocated = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}
+    assert num_bytes == sum(allocated.values())
     assert {tensor.dtype for tensor in held} == {torch.float32}
 
 
@@ -93,6 +98,13 @@ def test_a_call_of_no_tokens_changes_nothing(domain, stem):
         output, after = model(domain.take(inputs, slice(0)), state)
         assert output.shape == whole[:, :0].shape
         assert_all_close(tensors(after), tensors(state), EXACT_FLOAT64)
+
+
+@each("found_sequences")
+def test_no_tokens_have_no_output(domain, stem):
+    model = domain.make(stem)
+    inputs = domain.make_inputs(model)
+    assert model(domain.take(inputs, slice(0)))[0].shape[:2] == (BATCH, 0)
 
 
 @each("found_streaming")
@@ -205,11 +217,22 @@ def test_a_model_of_one_call_refuses_states_and_names_what_to_use(domain, stem):
 
 
 @each("found_streaming")
-@pytest.mark.parametrize("length", [1, 4, LENGTH])
+@pytest.mark.parametrize("length", [1, 4, LENGTH, 200])
 def test_state_bytes_are_those_of_the_real_state_of_one_sequence(domain, stem, length):
-    model = domain.make(stem)
+    model = domain.make(stem, max_length=256)
     _, state = model(domain.make_inputs(model, length, batch=1))
     assert_held(state, model.state_bytes(length))
+
+
+@each("found_streaming")
+@pytest.mark.parametrize("split", [[1] * 40, [100, 1, 99, 64, 3]])
+def test_state_bytes_are_those_of_the_real_state_after_many_calls(domain, stem, split):
+    model = domain.make(stem, max_length=sum(split))
+    inputs, state = domain.make_inputs(model, sum(split), batch=1), model.init_state(1)
+    assert_held(state, model.state_bytes(0))
+    for start, stop in pairwise([0, *accumulate(split)]):
+        _, state = model(domain.take(inputs, slice(start, stop)), state)
+        assert_held(state, model.state_bytes(stop))
 
 
 @each("found_one_call")

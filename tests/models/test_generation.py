@@ -75,7 +75,8 @@ def test_generate_with_the_extremes_of_top_k_and_temperature():
     model, tokens = LANGUAGE.make_random("base"), make_words(5)
     likeliest = model.generate(tokens, 8, temperature=0.0)
     assert torch.equal(model.generate(tokens, 8, top_k=1), likeliest)
-    assert torch.equal(model.float().generate(tokens, 8, temperature=1e-38), likeliest)
+    for temperature in (1e-38, 1e-44, 1e-46, 1e-300):
+        assert torch.equal(model.float().generate(tokens, 8, temperature=temperature), likeliest)
     drawn = [
         model.generate(tokens, 8, generator=torch.Generator().manual_seed(3), top_k=top_k)
         for top_k in (None, VOCABULARY, VOCABULARY + 1)
@@ -96,6 +97,14 @@ def test_generate_with_the_extremes_of_top_k_and_temperature():
 def test_generate_refuses_what_it_cannot_draw_by(arguments, message):
     with pytest.raises(ValueError, match=message):
         LANGUAGE.make("base").generate(make_words(5), 2, **arguments)
+
+
+def test_generate_refuses_what_it_cannot_continue():
+    model = LANGUAGE.make("base")
+    with pytest.raises(ValueError, match="at least one token"):
+        model.generate(make_words(0), 2)
+    with pytest.raises(ValueError, match="num_tokens=-3"):
+        model.generate(make_words(5), -3)
 
 
 def test_generate_says_before_it_starts_how_many_tokens_fit(monkeypatch):

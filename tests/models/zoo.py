@@ -51,6 +51,7 @@ class Domain:
             be given.
         frames: stems that must be found and must take a video in any split between its frames.
         returns_state: whether models take one input and return their state too.
+        choices: further models of sequences, a stem and then a setting that no YAML has: `transformer_xl relative=bias`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Domain:
     whole: frozenset[str] = frozenset()
     frames: frozenset[str] = frozenset()
     returns_state: bool = True
+    choices: tuple[str, ...] = ()
 
     def __repr__(self):
         return self.name
@@ -88,7 +90,7 @@ class Domain:
 
     @cached_property
     def found_sequences(self):
-        return [stem for stem in self.found if stem not in self.found_pictures]
+        return [stem for stem in self.found if stem not in self.found_pictures] + list(self.choices)
 
     @cached_property
     def found_streaming(self):
@@ -110,8 +112,11 @@ class Domain:
 
     def make(self, stem, **changes):
         """The model of a YAML with some settings changed, in evaluation mode."""
+        stem, *settings = stem.split()
+        chosen = dict(setting.split("=") for setting in settings)
         torch.manual_seed(0)
-        return instantiate(self.config(stem).network, **{"_convert_": "all", **self.arguments, **changes}).eval()
+        changes = {"_convert_": "all", **self.arguments, **chosen, **changes}
+        return instantiate(self.config(stem).network, **changes).eval()
 
     def make_random(self, stem, **changes):
         """As `make`, in float64 with random weights: the initial ones (zeros, identities) would hide a mistake."""
@@ -147,6 +152,7 @@ LANGUAGE = Domain(
         | {"tensor", "tensor_local", "tensor_sln", "transformer_xl"}
     ),
     one_call=frozenset({"tensor_depth"}),
+    choices=("transformer_xl relative=relative",),
 )
 
 NUM_NUMBERS, VOCABULARIES, NUM_CLASSES = 3, (5, 2), 4
