@@ -34,14 +34,18 @@ COLOURS = {
     "linear": "#009E73",
     "transformer_xl": "#CC79A7",
 }
+# Of models that have no colour above: away from all of those.
+OTHERS = ("#8B0000", "#00E5FF", "#B8E986", "#4B0FFF", "#FFB07C", "#3D6B1F")
 MARKERS = "osD^vP"
+# The label of what has no entry in the legend.
+UNLISTED = "_nolegend_"
 # A longer legend would lie on the lines: it stands beside them.
 _MOST_INSIDE = 7
 
 
 def colour(model: str) -> str:
     """The model's colour: fixed by its name alone."""
-    return COLOURS.get(model, PALETTE[zlib.crc32(model.encode()) % len(PALETTE)])
+    return COLOURS.get(model, OTHERS[zlib.crc32(model.encode()) % len(OTHERS)])
 
 
 def line_style(label: str, causal: bool) -> dict[str, Any]:
@@ -59,6 +63,17 @@ def line_style(label: str, causal: bool) -> dict[str, Any]:
         "linestyle": "-" if causal else "--",
         "label": label if causal else f"{label} (reads the future)",
     }
+
+
+def line_styles(label: str, causal: bool, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """`line_style` for each run of a row: one look and one entry in the legend, and names in the figure's source."""
+    styles = [line_style(label, causal) for _ in seeds]
+    if len(seeds) > 1:
+        for style, seed in zip(styles, seeds, strict=True):
+            style["gid"] = f"{style['label']}, seed {seed}"
+    for style in styles[1:]:
+        style["label"] = UNLISTED
+    return styles
 
 
 def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLike[str]], None]]:
@@ -89,6 +104,8 @@ def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLi
 def source(axes: Any) -> str:
     """What axes show, as CSV: a line for each point that was drawn, and the ends of its error bar where it has one.
 
+    A line goes by its `gid`, or by its label; without either it is a guide to the eye, and left out.
+
     Args:
         axes: Matplotlib's, with lines, error bars and horizontal bars.
     """
@@ -110,14 +127,10 @@ def source(axes: Any) -> str:
         ends = [segment[:, 1] for bar in bars for segment in bar.get_segments()] or [()] * len(line.get_xdata())
         for x, y, end in zip(line.get_xdata(), line.get_ydata(), ends, strict=True):
             rows.append((container.get_label(), x, y, *(end if len(end) and end[0] != end[1] else ())))
-    lines = [line for line in axes.get_lines() if line not in parts_of_containers]
-    # Of points that are drawn one by one, the first of a colour has the label.
-    named = {line.get_color(): line.get_label() for line in lines if not line.get_label().startswith("_")}
-    for line in lines:
-        label = line.get_label()
-        label = named.get(line.get_color()) if label.startswith("_") else label
-        if label is not None:
-            rows += [(label, x, y) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    for line in axes.get_lines():
+        name = line.get_gid() or line.get_label()
+        if line not in parts_of_containers and not name.startswith("_"):
+            rows += [(name, x, y) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("series", axes.get_xlabel() or "x", axes.get_ylabel() or "y", "low", "high"))

@@ -202,3 +202,5 @@ def test_every_other_walk_over_the_models_takes_it_in(data_root, checkout):
     passed = re.search(r"(\d+) passed", shell(f"python -m pytest tests/experiments -k {example.name}", checkout))
     assert passed
     assert int(passed[1]) >= 6
+    # What is not by model, but goes through all of them.
+    shell("python -m pytest tests/experiments/test_drawing.py", checkout)

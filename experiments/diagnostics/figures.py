@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.diagnostics.groups import Group, Row, find_test, group_results
-from experiments.drawing import colour, line_style, new_figure
+from experiments.drawing import UNLISTED, colour, line_style, line_styles, new_figure
 from experiments.results import Result, ResultError
 from experiments.summary import Measured, plain
 
@@ -55,12 +55,12 @@ def accuracy_by_step(group: Group, path: str | os.PathLike[str]) -> None:
     difficulty = group.difficulties[-1]
     axes, save = new_figure("training step", "validation accuracy (%)")
     for row in group.rows:
-        for index, result in enumerate(row.runs.get(difficulty, ())):
-            style = {**line_style(row.label, causal=True), "marker": None}
-            if index:  # one entry in the legend per model
-                style["label"] = None
+        runs = row.runs.get(difficulty, ())
+        styles = line_styles(row.label, True, [result["seed"] for result in runs])
+        for result, style in zip(runs, styles, strict=True):
             history = result["history"]
-            axes.plot(history["step"], [100 * value for value in history["validation_accuracy"]], **style)
+            accuracy = [100 * value for value in history["validation_accuracy"]]
+            axes.plot(history["step"], accuracy, **(style | {"marker": None}))
     steps = [0, max(max(result["history"]["step"]) for row in group.rows for result in row.runs.get(difficulty, ()))]
     _draw_bounds(axes, group, steps, lambda _, key: group.reference(difficulty, key))
     _title(axes, group, _named(group, difficulty))
@@ -100,9 +100,10 @@ def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
                 for layer, gate in enumerate(result["gates"] or ()):
                     aside = 0.05 if row.label == "tensor" else -0.05
                     place = names.index(group.diagnostic) + 0.2 * (layer - 1) + aside
-                    label = None if row.label in named else row.label
+                    label = UNLISTED if row.label in named else row.label
                     named.add(row.label)
-                    axes.plot(place, gate, "o", color=colour(row.label.split(" ")[0]), markersize=4, label=label)
+                    look = {"color": colour(row.label.split(" ")[0]), "markersize": 4, "gid": row.label}
+                    axes.plot(place, gate, "o", label=label, **look)
     axes.axhline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
     axes.set_xticks(range(len(names)), names)
     save(path)

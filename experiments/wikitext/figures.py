@@ -7,9 +7,11 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from experiments.drawing import line_style, new_figure
+from experiments.drawing import line_style, line_styles, new_figure
 from experiments.results import Result, ResultError
+from experiments.wikitext.perplexity import perplexity
 from experiments.wikitext.positions import mean_over, pooled
 from experiments.wikitext.tables import Row, group_results
 
@@ -28,14 +30,19 @@ def binned_loss(
     Returns:
         Geometric centres of the bins (positions count from 1), and the means; empty bins are left out.
     """
-    edges = sorted({round(len(nats) ** (i / num_bins)) for i in range(num_bins + 1)} | {len(nats) + 1})
     centres, means = [], []
-    for low, high in itertools.pairwise(edges):
-        mean = mean_over(nats, targets, low, high - 1)
+    for first, last in bins(len(nats), num_bins):
+        mean = mean_over(nats, targets, first, last)
         if mean is not None:
-            centres.append(math.sqrt(low * (high - 1)))
+            centres.append(math.sqrt(first * last))
             means.append(mean)
     return centres, means
+
+
+def bins(length: int, num_bins: int = POSITION_BINS) -> list[tuple[int, int]]:
+    """The first and last positions (from 1) of at most so many bins, evenly spaced in log(position)."""
+    starts = sorted({round(length ** (index / num_bins)) for index in range(num_bins)})
+    return [(first, following - 1) for first, following in itertools.pairwise([*starts, length + 1])]
 
 
 def loss_by_position(results: Iterable[Result], path: str | os.PathLike[str]) -> None:
@@ -60,12 +67,9 @@ def perplexity_by_tokens(results: Iterable[Result], path: str | os.PathLike[str]
     """
     axes, save = new_figure("training tokens", "validation perplexity")
     for row in _comparable_rows(results):
-        for index, result in enumerate(row.results):
-            perplexity = [math.exp(nats) for nats in result["history"]["validation_nats"]]
-            style = line_style(row.model, row.causal)
-            if index:  # one entry in the legend per model
-                style["label"] = None
-            axes.plot(result["history"]["tokens"], perplexity, **style)
+        for result, style in _runs(row):
+            reached = [perplexity(nats) for nats in result["history"]["validation_nats"]]
+            axes.plot(result["history"]["tokens"], reached, **style)
     axes.set_yscale("log")
     save(path)
 
@@ -79,10 +83,7 @@ def loss_by_step(results: Iterable[Result], path: str | os.PathLike[str]) -> Non
     axes, save = new_figure("training step", "validation nats per token")
     results = list(results)
     for row in _comparable_rows(results):
-        for index, result in enumerate(row.results):
-            style = line_style(row.model, row.causal)
-            if index:
-                style["label"] = None
+        for result, style in _runs(row):
             axes.plot(result["history"]["step"], result["history"]["validation_nats"], **style)
     (group,) = group_results(results)
     if group.floor:
@@ -111,6 +112,12 @@ def draw_all(results: Iterable[Result], folder: str | os.PathLike[str]) -> list[
             draw(group.results, path)
             written.append(path)
     return written
+
+
+def _runs(row: Row) -> list[tuple[Result, dict[str, Any]]]:
+    """The runs of a row and how each is drawn."""
+    styles = line_styles(row.model, row.causal, [result["seed"] for result in row.results])
+    return list(zip(row.results, styles, strict=True))
 
 
 def _comparable_rows(results: Iterable[Result]) -> tuple[Row, ...]:

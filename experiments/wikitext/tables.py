@@ -6,7 +6,6 @@ the causal models come first; those that read the future follow below a line tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from experiments.render import Section, Table
 from experiments.results import Result
 from experiments.summary import Measured, machines, plain, pool_seeds, scale_order
+from experiments.wikitext.perplexity import perplexity
 
 # What the results say that were written before a part of the protocol could be chosen.
 PROTOCOL_BEFORE = {"attn_dropout": "matched"}
@@ -81,7 +81,7 @@ class Group:
     @property
     def floor_perplexity(self) -> dict[str, float] | None:
         """The floor as perplexity."""
-        return self.floor and {split: math.exp(self.floor[f"{split}_nats"]) for split in ("validation", "test")}
+        return self.floor and {split: perplexity(self.floor[f"{split}_nats"]) for split in ("validation", "test")}
 
     @property
     def results(self) -> tuple[Result, ...]:

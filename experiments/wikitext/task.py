@@ -5,7 +5,6 @@ Legend: B batch, T positions of a window.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from experiments.data import EVALUATED_BY_EACH
 from experiments.task import Task
 from experiments.training import Training
 from experiments.wikitext.data import LanguageData
+from experiments.wikitext.perplexity import perplexity
 from tensormem.audit import AuditReport, audit, require_causal
 from tensormem.losses import chunked_cross_entropy, token_nats
 from tensormem.models.language_model import LanguageModel
@@ -107,8 +107,12 @@ class LanguageTask(Task):
 
         Raises:
             CausalityError: the model reads the future and that is not allowed, or the audit is inconclusive.
+            ValueError: a state is to be carried, which the model does not have, or which has no end.
         """
-        report = audit(build(vocab_size=_PREFLIGHT_VOCABULARY), _PREFLIGHT_VOCABULARY, audit_lengths(data.window))
+        model = build(vocab_size=_PREFLIGHT_VOCABULARY)
+        if data.order == "stream":
+            _require_bounded_state(model, name, data.window)  # type: ignore[arg-type]
+        report = audit(model, _PREFLIGHT_VOCABULARY, audit_lengths(data.window))
         require_causal(report, name, allow_noncausal)
         return report
 
@@ -141,6 +145,13 @@ class LanguageTask(Task):
         carried = checkpoint.get("carried")
         if carried is not None:
             self._train_state = tree_unflatten(carried, tree_structure(self.model.init_state(1)))
+
+    def on_train_start(self) -> None:
+        """Move a state that was kept to where the model is: a checkpoint is read on the CPU."""
+        if self._train_state is not None:
+            # The counters of a state are on the CPU wherever the model is.
+            where = self.model.init_state(1, self.device)
+            self._train_state = tree_map(lambda kept, like: kept.to(like.device), self._train_state, where)
 
     def on_validation_epoch_start(self) -> None:
         """Each evaluation starts from an empty state."""
@@ -182,7 +193,7 @@ class LanguageTask(Task):
     def evaluation_line(self, metrics: Mapping[str, Any]) -> str:
         """The loss of a validation and its perplexity."""
         nats = float(metrics["validation/nats"])
-        return f"{nats:.4f} nats, perplexity {math.exp(nats):.2f}"
+        return f"{nats:.4f} nats, perplexity {perplexity(nats):.2f}"
 
     @staticmethod
     def headline(metrics: Mapping[str, Any]) -> str:
@@ -197,10 +208,10 @@ class LanguageTask(Task):
         return {
             "metrics": {
                 "test_nats": nats,
-                "test_perplexity": math.exp(nats),
+                "test_perplexity": perplexity(nats),
                 "test_targets": int(counts.sum()),
                 "validation_nats": validation_nats,
-                "validation_perplexity": math.exp(validation_nats),
+                "validation_perplexity": perplexity(validation_nats),
                 "validation_targets": self.validation_targets,
                 "best_step": best.best_step,
             },
@@ -227,6 +238,22 @@ class LanguageTask(Task):
         self.log(f"{split}/perplexity", nats.exp().float())
         if reset:
             metric.reset()
+
+
+def _require_bounded_state(model: LanguageModel, name: str, window: int) -> None:
+    """Refuse to train from state to state what can't go on for ever so."""
+    model.init_state(1)  # which a model of one call refuses
+    if model.positions is not None:
+        raise ValueError(
+            f"data.order=stream carries {name}'s state from window to window, but positions=learned ends at "
+            f"{model.positions.max_length} tokens: set model.network.positions=rope or none, or data.order=random"
+        )
+    far = 1024 * window
+    if model.state_bytes(2 * far) > 1.5 * model.state_bytes(far):
+        raise ValueError(
+            f"data.order=stream carries {name}'s state from window to window, and it grows with every token: "
+            "set data.order=random"
+        )
 
 
 def audit_lengths(window: int) -> tuple[int, ...]:

@@ -62,7 +62,9 @@ class LinearAttention(HeadedAttention):
             device=device or like.device,
             dtype=torch.promote_types(dtype or like.dtype, torch.float32),
         )
-        return LinearState(products, products.new_zeros(products.shape[:-1]), torch.zeros((), dtype=torch.int64, device="cpu"))
+        return LinearState(
+            products, products.new_zeros(products.shape[:-1]), torch.zeros((), dtype=torch.int64, device="cpu")
+        )
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes of the sums of one sequence in float32, whatever its length."""

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from experiments import record, tables
-from experiments.drawing import new_figure, source
+from experiments.drawing import UNLISTED, new_figure, source
 from experiments.results import write_result
 
 
@@ -109,8 +109,8 @@ def test_the_source_of_a_figure_is_what_it_shows(tmp_path):
     axes, save = new_figure("steps", "loss")
     axes.errorbar([1, 2], [3.0, 4.0], yerr=[0.5, 0.0], label="base", capsize=2)
     axes.plot([1, 2], [0.25, 0.25], color="#7F7F7F", label="chance")
-    axes.plot([1], [7.0], "o", color="#123456", label="gates")
-    axes.plot([2], [8.0], "o", color="#123456")
+    axes.plot([1], [7.0], "o", color="#123456", label="gates", gid="gates of one")
+    axes.plot([2], [8.0], "o", color="#123456", label=UNLISTED, gid="gates of another")
     axes.axhline(1.0, color="#000000")
     axes.barh(0, 12.5)
     axes.set_yticks([0], ["an ablation"])
@@ -124,6 +124,6 @@ def test_the_source_of_a_figure_is_what_it_shows(tmp_path):
         "an ablation,12.5,,,",
         "chance,1.0,0.25,,",
         "chance,2.0,0.25,,",
-        "gates,1.0,7.0,,",
-        "gates,2.0,8.0,,",
+        "gates of one,1.0,7.0,,",
+        "gates of another,2.0,8.0,,",
     ]

@@ -51,7 +51,7 @@ class Domain:
             be given.
         frames: stems that must be found and must take a video in any split between its frames.
         returns_state: whether models take one input and return their state too.
-        choices: further models of sequences, a stem and then a setting that no YAML has: `transformer_xl relative=bias`.
+        choices: further models of sequences, each a stem and a setting that no YAML has.
     """
 
     name: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import math
 import random
 
@@ -9,7 +11,7 @@ import pytest
 
 from experiments.results import ResultError
 from experiments.wikitext import figures
-from experiments.wikitext.figures import binned_loss, draw_all, loss_by_position, perplexity_by_tokens
+from experiments.wikitext.figures import binned_loss, bins, draw_all, loss_by_position, perplexity_by_tokens
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -61,11 +63,20 @@ def test_the_lines_are_the_measured_values(tmp_path, runs, monkeypatch):
     assert list(lines[0].get_ydata()) == pytest.approx([math.exp(6.0), math.exp(5.4)])
     labels = [text.get_text() for text in seen[1].get_legend().get_texts()]
     assert labels == ["base", "tensor_depth (reads the future)"]
+    with open(tmp_path / "b.csv", newline="") as file:
+        points = [(row["series"], float(row["validation perplexity"])) for row in csv.DictReader(file)]
+    assert list(dict(points)) == ["base, seed 0", "base, seed 1", "tensor_depth (reads the future)"]
+    assert [value for _, value in points] == [value for line in lines for value in line.get_ydata()]
 
 
 def test_bins_cover_every_target_once():
     generator = random.Random(0)
     for length in (1, 2, 7, 256, 512):
+        covered = [place for first, last in bins(length) for place in range(first, last + 1)]
+        assert covered == list(range(1, length + 1))
+        # Each is as wide as the one before it or wider, but for roundings: the last one too.
+        widths = [last - first + 1 for first, last in bins(length)]
+        assert all(later >= earlier - 1 for earlier, later in itertools.pairwise(widths)), widths
         nats = [generator.uniform(3, 8) for _ in range(length)]
         targets = [generator.randrange(1, 5) for _ in range(length)]
         edges, means = binned_loss(nats, targets)
@@ -78,7 +89,7 @@ def test_bins_cover_every_target_once():
 
 def test_bins_weigh_by_targets_and_leave_out_empty_ones():
     nats, targets = [9.0, 1.0, 1.0, 5.0], [0, 1, 0, 3]
-    assert binned_loss(nats, targets, num_bins=2) == ([math.sqrt(2 * 3), 4.0], [1.0, 5.0])
+    assert binned_loss(nats, targets, num_bins=2) == ([math.sqrt(2 * 4)], [4.0])
 
 
 def test_constant_loss_stays_constant():
