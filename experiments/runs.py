@@ -40,7 +40,7 @@ def scientific_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     """A section's keys that differ from the defaults of its `_target_`."""
-    defaults = _defaults(section["_target_"])
+    defaults = defaults_of(section["_target_"])
     return {
         key: _canonical(value)
         for key, value in section.items()
@@ -59,7 +59,7 @@ def effective_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     """A section with its defaults, flat: what is called with arguments inside it has a dot in its keys."""
-    flat = {key: value for key, value in _defaults(section["_target_"]).items() if _is_plain(value)}
+    flat = {key: value for key, value in defaults_of(section["_target_"]).items() if _is_plain(value)}
     for key, value in section.items():
         if isinstance(value, Mapping) and "_target_" in value:
             flat.update({f"{key}.{inner}": given for inner, given in _with_defaults(value).items()})
@@ -141,8 +141,12 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | tuple | list)
 
 
-def _defaults(target: str) -> dict[str, Any]:
-    """Defaults of the keyword arguments that a class passes on to its bases, or of a function."""
+def defaults_of(target: str) -> dict[str, Any]:
+    """Defaults of the keyword arguments that a class passes on to its bases, or of a function.
+
+    Raises:
+        ImportError, AttributeError: there is no such class or function here.
+    """
     found: dict[str, Any] = {}
     callable_ = resolve_name(target)
     candidates = (

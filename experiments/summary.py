@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from experiments.provenance import machine
 from experiments.results import Result
-from experiments.runs import without_defaults
+from experiments.runs import defaults_of, without_defaults
 
 SCALES = ("paper", "cpu", "smoke", "tiny")
-# Two runs that differ in no more than these keys of their network, data and training are seeds of one row.
+# Two runs that differ in no more than these keys of their network, data and training are seeds of one row. Keys inside
+# a section, such as the seed of a generated language, are another matter.
 UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download", "cache", "cache_folder"})
 
 
@@ -55,7 +56,7 @@ def pool_seeds(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
 
 def variant_of(result: Result) -> Variant:
     """The row that a run belongs to."""
-    settings = scientific_settings(scientific_parts(result["config"]))
+    settings = leaves_of(scientific_parts(result["config"]))
     return Variant(result["model"], result["causal"], json.dumps(settings, sort_keys=True))
 
 
@@ -68,7 +69,7 @@ def row_labels(variants: Iterable[Variant]) -> dict[Variant, str]:
         mine = json.loads(variant.settings)
         names = sorted({name for twin in twins for name in twin})
         differing = [name for name in names if any(twin.get(name) != mine.get(name) for twin in twins)]
-        detail = ", ".join(f"{name}={plain(mine.get(name))}" for name in differing)
+        detail = ", ".join(f"{name}={plain(_setting(mine, name))}" for name in differing)
         labels[variant] = f"{variant.model} ({detail})" if detail else variant.model
     return labels
 
@@ -76,7 +77,10 @@ def row_labels(variants: Iterable[Variant]) -> dict[Variant, str]:
 def scientific_parts(config: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a row, without what is at its default: a key that came later must not part old runs from new ones."""
     parts = {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
-    return {name: canonical(part) for name, part in parts.items()}
+    return {
+        name: {key: value for key, value in canonical(part).items() if key not in UNSCIENTIFIC_KEYS}
+        for name, part in parts.items()
+    }
 
 
 def canonical(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,15 +92,25 @@ def canonical(part: Mapping[str, Any]) -> dict[str, Any]:
         return dict(part)
 
 
-def scientific_settings(config: Any, prefix: str = "") -> dict[str, Any]:
-    """The scientific leaves of a config, by dotted key."""
+def leaves_of(config: Any, prefix: str = "") -> dict[str, Any]:
+    """The leaves of a config, by dotted key."""
     if not isinstance(config, Mapping):
         return {prefix: config}
     leaves: dict[str, Any] = {}
     for key, value in config.items():
-        if key not in UNSCIENTIFIC_KEYS:
-            leaves |= scientific_settings(value, f"{prefix}.{key}" if prefix else str(key))
+        leaves |= leaves_of(value, f"{prefix}.{key}" if prefix else str(key))
     return leaves
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> Any:
+    """The value of a key that may be left out, being at its default; None where that is not known here."""
+    if name in settings:
+        return settings[name]
+    section, dot, key = name.rpartition(".")
+    try:
+        return defaults_of(settings[f"{section}{dot}_target_"]).get(key)
+    except (ImportError, AttributeError, KeyError):
+        return None
 
 
 def plain(value: Any) -> str:

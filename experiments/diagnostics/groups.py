@@ -15,11 +15,11 @@ from experiments.summary import (
     Measured,
     Variant,
     canonical,
+    leaves_of,
     machines,
     plain,
     row_labels,
     scale_order,
-    scientific_settings,
 )
 
 ORDER = ("binding", "map_building", "occlusion", "no_harm", "recall")
@@ -192,7 +192,7 @@ def _group(members: Sequence[Result]) -> Group:
     first = members[0]
     variants: dict[Variant, list[Result]] = {}
     for result in members:
-        network = scientific_settings(canonical(result["config"]["model"]["network"]))
+        network = leaves_of(canonical(result["config"]["model"]["network"]))
         key = Variant(result["model"], result["causal"], json.dumps(network, sort_keys=True))
         variants.setdefault(key, []).append(result)
     labels = row_labels(variants)

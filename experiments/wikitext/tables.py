@@ -115,7 +115,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     groups: dict[tuple[tuple[tuple[str, str], ...], str, int, int, int], list[Result]] = {}
     for result in results:
         if result["status"] == "finished":
-            settings = PROTOCOL_BEFORE | result["protocol"]
+            settings = PROTOCOL_BEFORE | result["protocol"] | _generated(result)
             protocol = tuple(sorted((key, plain(value)) for key, value in settings.items() if key not in NOT_PROTOCOL))
             window, targets = result["state_bytes"]["window"], result["metrics"]["test_targets"]
             groups.setdefault((protocol, result["scale"], token_budget(result), window, targets), []).append(result)
@@ -125,6 +125,12 @@ def group_results(results: Iterable[Result]) -> list[Group]:
         rows = tuple(_row(label, seeds) for label, seeds in pool_seeds(members))
         made.append(Group(protocol, scale, tokens, window, targets, hardware, rows))
     return sorted(made, key=_group_order)
+
+
+def _generated(result: Result) -> dict[str, str]:
+    """What makes the language where it is a generated one: each has a floor of its own."""
+    markov = result["config"]["data"].get("markov")
+    return {"markov": " ".join(f"{key}={plain(value)}" for key, value in markov.items())} if markov else {}
 
 
 def language_tables(results: Iterable[Result]) -> list[Table]:

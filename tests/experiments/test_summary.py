@@ -40,6 +40,30 @@ def test_two_configurations_of_a_model_are_not_taken_for_seeds(make_result):
     assert pooled([small, large, again]) == [("base (network.dim=128)", [0, 1]), ("base (network.dim=64)", [0])]
 
 
+def test_a_row_at_a_default_shows_the_default(make_result):
+    """Whether it is written out or not, also in a section within a section and where the class is not here."""
+    rope, before, written = make_result(config_hash="a"), make_result(config_hash="b"), make_result(seed=1)
+    rope["config"]["model"]["network"]["positions"] = "rope"
+    written["config"]["model"]["network"]["positions"] = "learned"
+    assert pooled([rope, before, written]) == [
+        ("base (network.positions=learned)", [0, 1]),
+        ("base (network.positions=rope)", [0]),
+    ]
+    for result in (rope, before, written):
+        result["config"]["model"]["network"]["_target_"] = "nowhere.MyLM"
+    assert [label for label, _ in pooled([rope, before])] == [
+        "base (network.positions=null)",
+        "base (network.positions=rope)",
+    ]
+
+
+def test_a_seed_inside_a_section_makes_a_row(make_result):
+    results = [make_result(seed=seed) for seed in range(3)]
+    for result, seed in zip(results, (0, 0, 7), strict=True):
+        result["config"]["data"] |= {"seed": result["seed"], "markov": {"num_symbols": 24, "seed": seed}}
+    assert pooled(results) == [("base (data.markov.seed=0)", [0, 1]), ("base (data.markov.seed=7)", [2])]
+
+
 def test_where_a_run_took_its_data_from_makes_no_row(make_result):
     here, there = make_result(), make_result(seed=1)
     there["config"]["data"] |= {"root": "elsewhere", "num_workers": 4, "download": False}

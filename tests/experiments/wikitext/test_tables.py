@@ -139,6 +139,24 @@ def test_another_window_or_a_cut_evaluation_is_another_table(make_result, change
     assert len(group_results([make_result(), make_result(config_hash="b", **change)])) == 2
 
 
+@pytest.mark.parametrize("change", [{"seed": 7}, {"num_symbols": 8}, {"concentration": 1.0}])
+def test_another_generated_language_is_another_table_with_its_own_floor(make_result, change):
+    markov = {"num_symbols": 24, "order": 1, "concentration": 0.3, "seed": 0}
+    results = []
+    for language, floor, reached in ((markov, 9.0, 9.5), (markov | change, 3.0, 3.5)):
+        nats = {"validation_nats": math.log(floor), "test_nats": math.log(floor)}
+        results.append(make_result(experiment="quickstart", floor=nats, metrics__test_perplexity=reached))
+        results[-1]["config"]["data"] |= {"corpus": "synthetic", "markov": language}
+    for order in (results, results[::-1]):
+        groups = {group.results[0]["floor"]["test_nats"]: group for group in group_results(order)}
+        assert sorted(groups) == [pytest.approx(math.log(3.0)), pytest.approx(math.log(9.0))]
+        assert all(len(group.results) == 1 for group in groups.values())
+        key, value = next(iter(change.items()))
+        assert f"{key}={value}" in groups[math.log(3.0)].caption
+        text = make_table(order)
+        assert text.count("Below the floor on test: none.") == 2
+
+
 def test_the_source_of_a_generated_language_is_the_floor(make_result):
     floor = {"validation_nats": math.log(9.0), "test_nats": math.log(8.0)}
     runs = [
