@@ -15,7 +15,7 @@ CHOSEN = $(if $(MODELS),--models $(MODELS)) $(if $(SCALE),scale=$(SCALE))
 help: ## show this page
 	@echo "tensormem: make TARGET [VARIABLE=value]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables:"
 	@echo "  PYTHON=$(PYTHON)       interpreter that makes .venv (3.11 or later)"
@@ -76,7 +76,7 @@ report: $(STAMP) ## make one HTML page of all results: tables, curves, figures a
 dashboard: $(STAMP) ## look at the offline W&B runs in the terminal
 	$(BIN)/python scripts/dashboard.py $(ARGS)
 
-benchmark-scan: $(STAMP) ## measure the scan on this machine against the textbook loop, then a training step
+benchmark-scan: $(STAMP) ## measure the scan on this machine against the plain loop, then a training step
 	MALLOC_ARENA_MAX=1 $(BIN)/python scripts/benchmark_scan.py $(ARGS)
 	MALLOC_ARENA_MAX=1 $(BIN)/python scripts/benchmark_training.py
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import re
+import shutil
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +18,10 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import OmegaConf
+from hydra.errors import ConfigCompositionException, HydraException
+from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
+from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
 from experiments.resolvers import CONF
 from experiments.tracking import make_logger
@@ -84,6 +88,13 @@ def check_config(config: Mapping[str, Any]) -> None:
     for key in ("devices", "num_nodes", "log_every", "checkpoint_every"):
         if trainer[key] < 1:
             raise ConfigError(f"trainer.{key}={trainer[key]}: must be at least 1")
+    _check_accelerator(trainer["accelerator"])
+
+
+def _check_accelerator(name: str) -> None:
+    kinds = {"cuda": [CUDAAccelerator], "mps": [MPSAccelerator], "gpu": [CUDAAccelerator, MPSAccelerator]}.get(name)
+    if kinds and not any(kind.is_available() for kind in kinds):
+        raise ConfigError(f"trainer.accelerator={name}: none is found here; use cpu, or auto for what there is")
 
 
 def _check_target(path: str, section: Mapping[str, Any]) -> None:
@@ -100,6 +111,8 @@ def _check_target(path: str, section: Mapping[str, Any]) -> None:
     for key, value in nested.items():
         _check_known(path, key, known)
         _check_target(f"{path}.{key}", value)
+    if isinstance(options := section.get("memory_options"), Mapping):
+        _check_section(f"{path}.memory_options", options, parameters_of("tensormem.memory.TensorMemory"))
 
 
 def check_overrides(overrides: Sequence[str], config_dir: str | None = None) -> None:
@@ -110,37 +123,90 @@ def check_overrides(overrides: Sequence[str], config_dir: str | None = None) -> 
         config_dir: Hydra's `--config-dir`, one more such folder.
 
     Raises:
-        ConfigError: an unknown key, group or choice of a group, or a `config_dir` that is no folder.
+        ConfigError: what is no override; an unknown key, group or choice of a group; a model of another benchmark;
+            or a `config_dir` that is no folder.
     """
     if config_dir is not None and not Path(config_dir).is_dir():
         raise ConfigError(f"--config-dir={config_dir}: no such folder; give the one that holds model/")
-    parsed = OverridesParser.create().parse_overrides([text for text in overrides if not text.startswith("-")])
+    parsed = [_parse(text) for text in overrides if not text.startswith("-")]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         _check_parsed(parsed, _search_path(parsed, config_dir))
 
 
+def _parse(text: str) -> Override:
+    if "=" not in text and not text.startswith("~"):
+        raise ConfigError(f"{text!r} is no override: write KEY=VALUE, as in model=language/tensor")
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(f"{text}: {str(error).splitlines()[0]}") from error
+
+
 def _check_parsed(parsed: Sequence[Override], search_path: Sequence[str]) -> None:
     groups = _groups(search_path)
-    chosen, values = [], []
+    chosen, values, models = [], [], []
     for override in parsed:
         key = override.key_or_group
         if key not in groups:
             values.append(override)
+            if key == "hydra/launcher" and override.value() == "submitit_slurm" and shutil.which("srun") is None:
+                raise ConfigError(f"{key}=submitit_slurm: there is no srun here; give it where Slurm's commands are")
             continue
         if override.is_delete():
             continue
         choices = list(override.sweep_string_iterator()) if override.is_sweep_override() else [override.value()]
         for choice in choices:
             if choice not in groups[key]:
-                raise ConfigError(f"{key}={choice}: no such choice{nearest(str(choice), groups[key])}")
+                raise ConfigError(f"{key}={choice}: no such choice{_nearest_choice(str(choice), groups[key])}")
         chosen.append(f"{'+' if override.is_add() else ''}{key}={choices[0]}")
-    config = OmegaConf.to_container(compose("config", overrides=[*search_path, *chosen]), resolve=False)
+        if key == "model":
+            models = choices
+    if models:
+        others = [choice for choice in chosen if not choice.startswith("model=")]
+        _check_models(models, groups["model"], _composed(search_path, others, return_hydra_config=True))
+    config = OmegaConf.to_container(_composed(search_path, chosen), resolve=False)
     known = set(_paths(config))
     for override in values:
         key = override.key_or_group
         if override.is_add() or override.is_delete() or key.startswith("hydra") or key in known:
             continue
         raise ConfigError(f"{key} is unknown{nearest(key, [*known, *groups])}")
+
+
+def _composed(search_path: Sequence[str], chosen: Sequence[str], **options: bool) -> DictConfig:
+    try:
+        return compose("config", overrides=[*search_path, *chosen], **options)
+    except ConfigCompositionException as error:
+        group = re.search(r"Could not override '([^']+)'", str(error))
+        if group is None:
+            raise ConfigError(str(error).splitlines()[0]) from error
+        given = next((choice for choice in chosen if choice.startswith(f"{group[1]}=")), group[1])
+        raise ConfigError(
+            f"{given}: this experiment has no group {group[1]}; name one that has, with experiment=..."
+        ) from error
+
+
+def _check_models(models: Sequence[str], known: Sequence[str], config: DictConfig) -> None:
+    """The models are of the kind that the experiment trains, which its own default shows."""
+    domain = str(config.hydra.runtime.choices.model).partition("/")[0]
+    for model in models:
+        if not model.startswith(f"{domain}/"):
+            same = [name.partition("/")[2] for name in known if name.startswith(f"{domain}/")]
+            raise ConfigError(
+                f"model={model}: experiment={config.name} trains models of model/{domain}/: "
+                f"{', '.join(name for name in same if '/' not in name)}"
+            )
+
+
+def _nearest_choice(choice: str, known: Sequence[str]) -> str:
+    """As `nearest`; a choice in a folder that exists is compared with the others in it, by what tells them apart."""
+    folder, _, last = choice.rpartition("/")
+    inside = [name.rpartition("/")[2] for name in known if name.rpartition("/")[0] == folder]
+    elsewhere = any(name.rpartition("/")[2] == last for name in known)
+    if elsewhere or not (folder and inside):
+        return nearest(choice, known)
+    close = difflib.get_close_matches(last, inside, n=1)
+    return f"; did you mean {folder}/{close[0]}?" if close else nearest(last, inside)
 
 
 def _search_path(parsed: Sequence[Override], config_dir: str | None) -> list[str]:

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         written = draw_all(load_results(options.benchmark, options.results), options.output)
-    except (ResultError, FileNotFoundError) as error:
+    except (ResultError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for path in written:

@@ -23,13 +23,14 @@ from pytorch_lightning.utilities import move_data_to_device
 from experiments.benchmarks import BENCHMARKS
 from experiments.config_check import check_overrides
 from experiments.data import Data
+from experiments.errors import USER_ERRORS, explain
 from experiments.figures import draw_all
 from experiments.launcher import Launcher
 from experiments.overall import OverallProgress, duration
 from experiments.plan import PlannedRun, benchmarks, plan
 from experiments.results import read_result
 from experiments.tables import make_table
-from experiments.train import INTERRUPTED, RESULT, USER_ERRORS, resolve
+from experiments.train import INTERRUPTED, RESULT, resolve
 from experiments.training import Training
 from tensormem.runtime import keep_freed_memory
 
@@ -100,7 +101,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         runs = plan(options.benchmark, overrides, parts)
         minutes = _announce(runs)
     except USER_ERRORS as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {explain(error)}", file=sys.stderr)
         return 1
     if options.plan:
         return 0

@@ -84,8 +84,14 @@ def read_result(path: str | os.PathLike[str]) -> Result:
     source = Path(path)
     try:
         result = json.loads(source.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{source} is not there; give the folder of a finished run, or its result.json"
+        ) from error
     except ValueError as error:  # covers JSONDecodeError and UnicodeDecodeError
-        raise ResultError(f"{source}: not a JSON file ({error}); run the experiment again") from error
+        raise ResultError(
+            f"{source}: not a JSON file ({error}); give a run's result.json, and run it again where this is one"
+        ) from error
     _validate(result, source=str(source))
     return result
 
@@ -173,12 +179,16 @@ def publish(
         Where the copy lies.
 
     Raises:
-        ResultError: the run isn't finished, or its names can't name a file.
+        ResultError: the run isn't finished, or of scale `smoke`, or its names can't name a file.
         FileNotFoundError: there is no such result, or no such benchmark.
     """
     result = read_result(result_path)
     if result["status"] != "finished":
         raise ResultError(f"{result_path}: status is {result['status']!r}; only a finished run is of record: resume it")
+    if result["scale"] == "smoke":
+        raise ResultError(
+            f"{result_path}: scale is 'smoke', whose numbers mean nothing: train it at scale cpu or paper"
+        )
     benchmark = home_of(result["experiment"])
     for key in ("model", "scale", "config_hash"):
         if not _FILE_STEM.fullmatch(result[key]):

@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = load_results(benchmark.name, options.results)
         view = benchmark.more.get(options.view)
         text = make_table(results, options.format) if view is None else view(results)
-    except (ResultError, FileNotFoundError) as error:
+        if options.output is not None:
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            options.output.write_text(text, encoding="utf-8")
+    except (ResultError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if unfinished := [r for r in results if r["status"] != "finished"]:
@@ -61,9 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"left out, not finished: {names}", file=sys.stderr)
     if options.output is None:
         print(text, end="")
-    else:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -19,7 +19,6 @@ import pytorch_lightning as pl
 import torch
 from hydra._internal.utils import get_args_parser  # the parser that Hydra itself is about to use
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -27,43 +26,23 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from experiments import resolvers, sweeps
 from experiments.config_check import ConfigError, check_config, check_overrides
+from experiments.errors import USER_ERRORS, explain
 from experiments.fitting import fit_and_test
 from experiments.results import (
     SCHEMA_VERSION,
-    ResultError,
     check_portable,
     collect_provenance,
     portable_command,
     read_result,
     write_result,
 )
-from experiments.runs import (
-    ConfigChangedError,
-    RunInUseError,
-    check_unchanged,
-    config_hash,
-    exclusive,
-    run_folder,
-)
+from experiments.runs import check_unchanged, config_hash, exclusive, run_folder
 from experiments.task import Task
 from experiments.tracking import make_logger
 from experiments.training import Training
-from tensormem.audit import CausalityError
 from tensormem.runtime import keep_freed_memory
 
 RESULT = "result.json"
-# What a user can mend: shown as one message, without a traceback. (A ConfigError, a ResultError, data
-# of the wrong size are ValueErrors, a data set that is not there is an OSError.)
-USER_ERRORS = (
-    CausalityError,
-    ConfigChangedError,
-    FloatingPointError,
-    HydraException,
-    OSError,
-    ResultError,
-    RunInUseError,
-    ValueError,
-)
 INTERRUPTED = sweeps.INTERRUPTED
 
 resolvers.register()
@@ -209,6 +188,8 @@ def main(config: DictConfig) -> None:
     # Lightning's advice on workers and sessions does not apply: the data is made in memory, in microseconds.
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*is deprecated.*")
+    # Nor does that on sums over processes: each evaluates everything (`experiments.data.EVALUATED_BY_EACH`).
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
     try:
         run(config)
     except KeyboardInterrupt as interrupt:
@@ -216,13 +197,15 @@ def main(config: DictConfig) -> None:
         sys.exit(INTERRUPTED)
     except USER_ERRORS as error:
         # Hydra would add advice about its own internals.
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {explain(error)}")
 
 
 if __name__ == "__main__":
     try:
         given = get_args_parser().parse_args()
-        check_overrides([override for override in given.overrides if "=" in override], given.config_dir)
+        if given.multirun and given.cfg:
+            raise ConfigError("--cfg shows the config of one run: leave out --multirun, or --cfg")
+        check_overrides(given.overrides, given.config_dir)
     except ConfigError as error:
         sys.exit(f"error: {error}")
     main()

@@ -11,6 +11,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 Schedule = Literal["cosine", "constant"]
+Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Training:
     clip_norm: float = 1.0
     evaluate_every: int = 500
     patience: int = 10
-    precision: str = "32-true"
+    precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
         for name in ("steps", "evaluate_every", "patience"):

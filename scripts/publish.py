@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = run / "result.json" if run.is_dir() else run
         try:
             print(publish(path))
-        except (ResultError, FileNotFoundError) as error:
+        except (ResultError, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
     print("python -m experiments.tables all --write    # makes tables, sources of figures and READMEs anew")

@@ -38,8 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("error: no result to show; train something first, say `make quickstart`", file=sys.stderr)
         return 1
     content = page.encode()
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_bytes(content)
+    try:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_bytes(content)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     if len(content) > _LARGE:
         megabytes = len(content) / 1e6
         print(f"{options.output} has {megabytes:.1f} MB; --no-figures makes it smaller", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Mistaken configs are refused with the key's full path and the nearest valid name."""
 
 import pytest
+from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
 from experiments.config_check import ConfigError, check_config, check_overrides, parameters_of
 from experiments.train import resolve
@@ -21,6 +22,15 @@ from tests.experiments.composing import composed
         ),
         ("model=slots", r"model=slots: no such choice; did you mean diagnostics/slots\?"),
         ("scale=huge", r"scale=huge: no such choice"),
+        ("model=language/nope", r"no such choice; known are base, base_sln, .*transformer_xl$"),
+        (
+            "model=vision/base",
+            r"model=vision/base: experiment=wikitext trains models of model/language/: base, .*tensor,",
+        ),
+        ("model=language/base,video/base", r"model=video/base: experiment=wikitext trains"),
+        ("steps=converge", r"steps=converge: this experiment has no group steps.*experiment="),
+        ("size.memory.grid=[8,8,8", r"size\.memory\.grid=\[8,8,8: "),
+        ("model", r"'model' is no override: write KEY=VALUE"),
         ("modle=language/tensor", r"modle is unknown; did you mean model\?"),
     ],
 )
@@ -55,6 +65,7 @@ def test_an_override_of_a_diagnostic_that_does_not_exist(override, message):
         ["model.network.memory_grid=[4,4]", "model=language/tensor"],
         ["hydra.sweep.dir=somewhere", "corpus=synthetic", "data.markov.order=2"],
         ["experiment=diagnostics", "diagnostic=recall", "data.diagnostic.num_pairs=4,8", "steps=converge"],
+        ["experiment=cub200", "model=vision/base,vision/tensor", "~logger"],
         ["experiment=diagnostics", "+sweep=diagnostics/binding", "model=diagnostics/ablations/tensor_2d"],
     ],
 )
@@ -90,6 +101,38 @@ def test_a_config_dir_that_is_no_folder_is_named():
         check_overrides(["seed=1"], config_dir="nowhere")
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "+model.network.memory_options.updat=pointwise",
+            r"memory_options\.updat is unknown; did you mean .*\.update\?",
+        ),
+        ("+model.network.memory_options.update=point", r"memory_options\.update='point'.*'factorised'"),
+    ],
+)
+def test_an_option_of_the_memory(override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_config(resolve(composed("model=language/tensor", override)))
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda"])
+def test_an_accelerator_that_is_not_there(name, monkeypatch):
+    for kind in (CUDAAccelerator, MPSAccelerator):
+        monkeypatch.setattr(kind, "is_available", staticmethod(lambda: False))
+    with pytest.raises(ConfigError, match=rf"trainer\.accelerator={name}: none is found here; use cpu, or auto"):
+        check_config(resolve(composed(f"trainer.accelerator={name}")))
+    check_config(resolve(composed("trainer.accelerator=auto")))
+
+
+def test_slurm_where_there_is_none(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(ConfigError, match=r"hydra/launcher=submitit_slurm: there is no srun here"):
+        check_overrides(["hydra/launcher=submitit_slurm"])
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    check_overrides(["hydra/launcher=submitit_slurm"])
+
+
 @pytest.mark.parametrize("target", ["nowhere.MyLM", "tensormem.models.language.MyLM"])
 def test_a_class_that_is_not_there(target):
     message = rf"model\.network\._target_={target}: .*Give the class as module\.Class.*PYTHONPATH"
@@ -113,6 +156,8 @@ def test_a_class_that_is_not_there(target):
         ("logger.mode=sometimes", r"logger\.mode='sometimes'"),
         ("trainer.log_every=0", r"trainer\.log_every=0: must be at least 1"),
         ("trainer.devices=0", r"trainer\.devices=0: must be at least 1"),
+        ("training.precision=float16", r"training\.precision='float16'.*'32-true'"),
+        ("+model.network.mlp_ration=4", r"did you mean model\.network\.mlp_ratio\?"),
     ],
 )
 def test_a_value_of_the_wrong_kind(override, message):

@@ -169,6 +169,11 @@ def test_publish_names_the_copy_and_refuses_the_unfinished(tmp_path, make_result
     write_result(source, make_result(model="../x"))
     with pytest.raises(ResultError, match=r"model '\.\./x' can't be part of a file name"):
         publish(source, tmp_path / "experiments")
+    write_result(source, make_result(scale="smoke"))
+    with pytest.raises(ResultError, match="scale is 'smoke', whose numbers mean nothing"):
+        publish(source, tmp_path / "experiments")
+    with pytest.raises(FileNotFoundError, match="give the folder of a finished run"):
+        publish(tmp_path / "no.json", tmp_path / "experiments")
     write_result(source, make_result(experiment="quickstart"))
     assert publish(source, tmp_path / "experiments").parent == tmp_path / "experiments" / "wikitext" / "results"
 
