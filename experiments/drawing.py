@@ -40,7 +40,7 @@ MARKERS = "osD^vP"
 # The label of what has no entry in the legend.
 UNLISTED = "_nolegend_"
 # A longer legend would lie on the lines: it stands beside them.
-_MOST_INSIDE = 7
+_MOST_INSIDE = 5
 
 
 def colour(model: str) -> str:
@@ -99,6 +99,31 @@ def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLi
         Path(path).with_suffix(".csv").write_text(source(axes), encoding="utf-8")
 
     return axes, save
+
+
+def draw_means(
+    axes: Any,
+    x: Sequence[float],
+    means: Sequence[float],
+    deviations: Sequence[float | None],
+    style: Mapping[str, Any],
+    number: int = 0,
+) -> None:
+    """A line of means, with an error bar where there is a deviation.
+
+    Args:
+        axes: Matplotlib's.
+        x: where the means are.
+        means: of the seeds.
+        deviations: of the seeds; None where there is but one.
+        style: as of `line_style`.
+        number: of the line in its figure: bars that lie on one another have caps of different widths.
+    """
+    if any(deviations):
+        bars = [deviation or 0.0 for deviation in deviations]
+        axes.errorbar(x, means, yerr=bars, capsize=2 + 1.5 * number, elinewidth=0.8, **style)
+    else:
+        axes.plot(x, means, **style)
 
 
 def source(axes: Any) -> str:
@@ -169,8 +194,10 @@ def panels(
     axes_of = figure.subplots(lines, columns, squeeze=False).flatten()
     for axes, (key, label) in zip(axes_of, labels.items(), strict=True):
         for name, row in rows.items():
-            axes.plot(x, row[key], "o-", markersize=3, color=colour(name), label=name)
+            axes.plot(x, row[key], **line_style(name, causal=True))
         axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=label)
+        axes.set_xticks(x, [f"{place:,}" for place in x])
+        axes.xaxis.minorticks_off()
         if key in linear:
             axes.set(yscale="linear", ylim=(0, None))
         axes.grid(alpha=0.25)

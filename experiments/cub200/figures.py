@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.cub200.tables import RATIOS, measured, named_groups
-from experiments.drawing import line_style, new_figure
+from experiments.drawing import draw_means, line_style, new_figure
 from experiments.results import Result, ResultError
 from experiments.summary import pool_seeds
 
@@ -21,18 +21,14 @@ def scores_by_ratio(members: Sequence[Result], path: str | os.PathLike[str], met
         metric: ``psnr`` or ``ssim``.
     """
     axes, save = new_figure("patches hidden (%)", {"psnr": "PSNR (dB)", "ssim": "SSIM"}[metric])
-    for label, runs in pool_seeds(members):
+    percent = [100 * ratio for ratio in RATIOS]
+    for number, (label, runs) in enumerate(pool_seeds(members)):
         points = [measured(runs, "memory", metric, ratio) for ratio in RATIOS]
-        axes.errorbar(
-            [100 * ratio for ratio in RATIOS],
-            [point.mean for point in points],
-            yerr=[point.deviation or 0.0 for point in points],
-            capsize=2,
-            **line_style(label, causal=True),
-        )
+        means, deviations = [point.mean for point in points], [point.deviation for point in points]
+        draw_means(axes, percent, means, deviations, line_style(label, causal=True), number)
     control = [measured(members[:1], "control", metric, ratio).mean for ratio in RATIOS]
-    axes.plot([100 * ratio for ratio in RATIOS], control, color="#7F7F7F", linestyle=":", label=members[0]["control"])
-    axes.set_xticks([100 * ratio for ratio in RATIOS])
+    axes.plot(percent, control, color="#7F7F7F", linestyle=":", label=members[0]["control"])
+    axes.set_xticks(percent)
     save(path)
 
 

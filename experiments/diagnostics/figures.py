@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.diagnostics.groups import Group, Row, find_test, group_results
-from experiments.drawing import UNLISTED, colour, line_style, line_styles, new_figure
+from experiments.drawing import UNLISTED, colour, draw_means, line_style, line_styles, new_figure
 from experiments.results import Result, ResultError
 from experiments.summary import Measured, plain
 
@@ -191,13 +191,9 @@ def _draw_line(axes: Any, points: Sequence[tuple[Any, Measured | None]], style: 
     found = [(value, measured) for value, measured in points if measured is not None]
     if not found:
         return
-    axes.errorbar(
-        [value for value, _ in found],
-        [100 * measured.mean for _, measured in found],
-        yerr=[100 * (measured.deviation or 0.0) for _, measured in found],
-        capsize=2,
-        **style,
-    )
+    means = [100 * measured.mean for _, measured in found]
+    deviations = [None if measured.deviation is None else 100 * measured.deviation for _, measured in found]
+    draw_means(axes, [value for value, _ in found], means, deviations, style)
 
 
 def _draw_bounds(axes: Any, group: Group, values: Sequence[Any], reference: Callable[[Any, str], float | None]) -> None:

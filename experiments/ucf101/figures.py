@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments.drawing import line_style, new_figure
+from experiments.drawing import draw_means, line_style, new_figure
 from experiments.results import Result, ResultError
 from experiments.ucf101.tables import FRACTIONS, HIDDEN, measured, named_groups, pool_runs
 
@@ -23,16 +23,11 @@ def accuracy_by_hidden(members: Sequence[Result], path: str | os.PathLike[str], 
     """
     axes, save = new_figure(f"hidden share {HIDDEN[kind]} (%)", "top-1 (%)")
     percent = [100 * share for share in _SHARES]
-    for label, runs in pool_runs(members):
+    for number, (label, runs) in enumerate(pool_runs(members)):
         # Where nothing is hidden, the kind of hiding is no matter.
         points = [measured(runs, "top1", "memory", kind if share else "frames", share) for share in _SHARES]
-        axes.errorbar(
-            percent,
-            [point.mean for point in points],
-            yerr=[point.deviation or 0.0 for point in points],
-            capsize=2,
-            **line_style(label, causal=True),
-        )
+        means, deviations = [point.mean for point in points], [point.deviation for point in points]
+        draw_means(axes, percent, means, deviations, line_style(label, causal=True), number)
     chance = members[0]["metrics"]["chance"]
     axes.plot(percent, [chance] * len(percent), color="#7F7F7F", linestyle=":", label="chance")
     axes.set_xticks(percent)

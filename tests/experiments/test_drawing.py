@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from experiments.benchmarks import BENCHMARKS
-from experiments.drawing import COLOURS, OTHERS, PALETTE, colour, line_style, new_figure
+from experiments.drawing import COLOURS, OTHERS, PALETTE, colour, draw_means, line_style, new_figure, source
 from tests.experiments.composing import choices
 
 
@@ -51,3 +51,16 @@ def test_a_figure_is_saved_with_its_legend_where_there_was_no_folder(tmp_path):
     assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "nats")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["base"]
+
+
+def test_means_have_error_bars_where_there_is_a_deviation():
+    axes, _ = new_figure("x", "y")
+    draw_means(axes, [1, 2], [3.0, 4.0], [None, None], line_style("base", True))
+    draw_means(axes, [1, 2], [3.0, 4.0], [None, 0.5], line_style("tensor", True), number=1)
+    assert len(axes.containers) == 1
+    assert source(axes).splitlines()[1:] == [
+        "tensor,1.0,3.0,,",
+        "tensor,2.0,4.0,3.5,4.5",
+        "base,1.0,3.0,,",
+        "base,2.0,4.0,,",
+    ]

@@ -99,11 +99,11 @@ def test_accuracy_by_difficulty_is_what_was_measured(axes_of, binding):
         "best achievable": [[5, 20], [100, 100]],
         "chance": [[5, 20], [3.125, 3.125]],
     }
-    silent = [container[0] for container in axes.containers if container[0].get_linestyle() == "--"]
+    silent = [line for line in axes.get_lines() if line.get_linestyle() == "--"]
     assert [list(line.get_ydata()) for line in silent] == [[20, 10]]
     # The lines of a model, as trained and with reads set to zero, have its colour.
     assert {line.get_color() for line in silent} == {COLOURS["tensor"]}
-    assert axes.containers[0][0].get_color() == COLOURS["base"]
+    assert [line.get_color() for line in axes.get_lines() if list(line.get_ydata()) == [30]] == [COLOURS["base"]]
     labels = axes.get_legend_handles_labels()[1]
     assert {"the paper: tensor", "the paper: attention baselines"} <= set(labels)
     assert (axes.get_xlabel(), axes.get_title()) == ("num_writes", "binding")

@@ -94,7 +94,7 @@ def test_figures_have_a_line_a_model_and_chance(models, tmp_path, axes_of):
     for kind in ("frames", "patch"):
         axes = axes_of(accuracy_by_hidden, models, kind)
         assert {*axes.get_legend_handles_labels()[1]} == {"chance", "base", "registers", "tensor"}
-        lines = [list(container.lines[0].get_ydata()) for container in axes.containers]
+        lines = [list(line.get_ydata()) for line in axes.get_lines()]
         assert [60.0, 50.0, 40.0, 30.0] in lines
         assert [85.0, 75.0, 65.0, 55.0] in lines
     with pytest.raises(ResultError, match="make reproduce-ucf101"):
