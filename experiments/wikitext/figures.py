@@ -71,6 +71,9 @@ def perplexity_by_tokens(results: Iterable[Result], path: str | os.PathLike[str]
             reached = [perplexity(nats) for nats in result["history"]["validation_nats"]]
             axes.plot(result["history"]["tokens"], reached, **style)
     axes.set_yscale("log")
+    for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        set_formatter("{x:g}")
+    axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens / 1e6:g}M")
     save(path)
 
 
