@@ -47,7 +47,7 @@ class Request(NamedTuple):
 def stream(request: Request) -> Iterator[tuple[int, list[tuple[str, float]]]]:
     """For each frame that is given: its number in the file, and the likeliest classes with their probabilities.
 
-    Without ``every`` the last answer is that of the test.
+    Without ``every`` the last answer is that of a test that takes one view of a video (`data.num_test_views`).
 
     Raises:
         FileNotFoundError, CheckpointError: see `load_model`; or the list of classes is not there, or not that of the

@@ -43,14 +43,20 @@ def pool_seeds(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
     """Sort runs that may be compared into rows, one per model and configuration.
 
     Returns:
-        The name of each row and its runs, which are ordered by seed. Causal rows come first, then `base`, then
-        they go by name; the order depends on the results alone.
+        The name of each row and its runs, which are ordered by seed. Rows that were found to read the future come last,
+        `base` first, and the others go by name; the order depends on the results alone.
     """
     variants: dict[Variant, list[Result]] = {}
     for result in results:
         variants.setdefault(variant_of(result), []).append(result)
     labels = row_labels(variants)
-    ordered = sorted(variants, key=lambda key: (not key.causal, labels[key].split(" ")[0] != "base", labels[key]))
+
+    def order(key: Variant) -> tuple[bool, bool, str]:
+        # Where nothing is audited (images, videos), there is no future to be read.
+        leaks = not key.causal and any(result["audit"] for result in variants[key])
+        return leaks, key.model != "base", labels[key]
+
+    ordered = sorted(variants, key=order)
     return [(labels[key], sorted(variants[key], key=lambda r: (r["seed"], r["config_hash"]))) for key in ordered]
 
 

@@ -77,7 +77,8 @@ def paper_ssim(
 
 
 def _decibels(error: Float64[Tensor, " B"]) -> Float64[Tensor, " B"]:
-    return -10 * error.log10()
+    # A perfect answer, as to an image of one colour, has no finite one: it counts as 120.
+    return -10 * error.clamp(min=1e-12).log10()
 
 
 class ImageMean(Metric, ABC):

@@ -111,12 +111,25 @@ class ReconstructionTask(Task):
 
     @classmethod
     def preflight(cls, build: Callable[..., nn.Module], name: str, data: CubData, allow_noncausal: bool) -> None:
-        """Reconstruct one grey image; there is no future to be read, so there is no audit."""
-        model = build(**data.network_arguments)
+        """Reconstruct and score one grey image at each ratio; there is no future to be read, so there is no audit.
+
+        Raises:
+            ValueError: a ratio hides no patch or all of them, or what it hides can't be scored.
+        """
+        model = build(**data.network_arguments).eval()
         images = torch.full((1, 3, data.image_size, data.image_size), 0.5)
         noise = torch.linspace(0, 1, data.num_patches)[None]
-        with torch.no_grad():
-            model(images, masked_patches(noise, data.mask_ratio), noise)
+        for name, ratio in (("data.mask_ratio", data.mask_ratio), *(("the test's ratio", ratio) for ratio in RATIOS)):
+            hidden = masked_patches(noise, ratio)
+            if not 0 < int(hidden.sum()) < data.num_patches:
+                raise ValueError(
+                    f"{name}={ratio} hides {int(hidden.sum())} of {data.num_patches} patches: some must be hidden and "
+                    f"some not; use more patches (data.image_size={data.image_size}, data.patch={data.patch})"
+                )
+            with torch.no_grad():
+                predicted = model(images, hidden, noise)
+            for score in _SCORES[model.target]:
+                score().update(predicted, images, hidden)
 
     def loss(self, batch: ImageBatch) -> Tensor:
         """Mean squared error over the hidden patches of a batch."""

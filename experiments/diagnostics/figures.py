@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.diagnostics.groups import Group, Row, find_test, group_results
+from experiments.diagnostics.groups import Group, Row, find_test, first_gates, group_results
 from experiments.drawing import UNLISTED, colour, draw_means, line_style, line_styles, new_figure
 from experiments.results import Result, ResultError
 from experiments.summary import Measured, plain
@@ -91,7 +91,8 @@ def ablations(group: Group, path: str | os.PathLike[str], model: str) -> None:
 
 def gates(groups: Sequence[Group], path: str | os.PathLike[str]) -> None:
     """The memory's gates after training, by task and layer; a point a run."""
-    axes, save = new_figure("layers from left to right", "gate after training (0.5 at the start)")
+    start = first_gates(result for group in groups for result in group.main.results)
+    axes, save = new_figure("layers from left to right", f"gate after training ({start} at the start)")
     named: set[str] = set()
     names = list(dict.fromkeys(group.diagnostic for group in groups))
     for group in groups:

@@ -6,6 +6,7 @@ Imports no torch: tables are functions of the result files alone.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,8 +25,8 @@ from experiments.summary import (
 
 ORDER = ("binding", "map_building", "occlusion", "no_harm", "recall")
 STEPS = {"fixed": "as many steps for every model", "converge": "each model until validation stops improving"}
-# They say how a model is measured, not what on.
-_MEASURING = frozenset({"tests", "num_validation_batches", "num_test_batches", "seed", "_target_", "diagnostic"})
+# They make no group: the tests besides, and what a group shows in another way.
+_LEFT_OUT = frozenset({"tests", "seed", "_target_", "diagnostic"})
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Row:
     label: str
     ablation: str | None
     runs: Mapping[Any, tuple[Result, ...]]
+
+    @property
+    def model(self) -> str:
+        """The model's own name; the label goes on with settings where it occurs with several."""
+        return str(self.results[0]["model"])
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -110,7 +116,7 @@ class Group:
 
     def ablations(self, model: str) -> tuple[Row, ...]:
         """A model and its ablations."""
-        return tuple(row for row in self.rows if row.ablation == model or row.label == model)
+        return tuple(row for row in self.rows if row.ablation == model or row.model == model)
 
     @property
     def answer_groups(self) -> tuple[str, ...]:
@@ -171,7 +177,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
 def _alike(result: Result) -> dict[str, Any]:
     """What the runs of a group have in common."""
     config = result["config"]
-    data = {key: value for key, value in canonical(config["data"]).items() if key not in _MEASURING}
+    data = {key: value for key, value in canonical(config["data"]).items() if key not in _LEFT_OUT}
     return {
         "protocol": result["protocol"],
         "scale": result["scale"],
@@ -210,20 +216,23 @@ def _group(members: Sequence[Result]) -> Group:
 
 
 def _row(label: str, runs: Sequence[Result], difficulties: Sequence[Any]) -> Row:
-    by_difficulty = {
-        value: tuple(
-            sorted(
-                (run for run in runs if run["difficulty"]["value"] == value),
-                key=lambda run: (run["seed"], run["config_hash"]),
-            )
+    by_difficulty: dict[Any, tuple[Result, ...]] = {}
+    for value in difficulties:
+        # Of runs that differ in their tests alone, and so have the same weights, the one with the most.
+        found = sorted(
+            (run for run in runs if run["difficulty"]["value"] == value),
+            key=lambda run: (len(run["tests"]), run["config_hash"]),
         )
-        for value in difficulties
-    }
-    return Row(
-        label,
-        _ablates(runs[0]),
-        {value: found for value, found in by_difficulty.items() if found},
-    )
+        if found:
+            by_seed = {run["seed"]: run for run in found}
+            by_difficulty[value] = tuple(by_seed[seed] for seed in sorted(by_seed))
+    return Row(label, _ablates(runs[0]), by_difficulty)
+
+
+def first_gates(results: Iterable[Result]) -> str:
+    """What the gates of these runs' memories were before training."""
+    gammas = {result["config"]["model"]["network"].get("gamma", 0.0) for result in results if result["gates"]}
+    return " or ".join(f"{1 / (1 + math.exp(-gamma)):.3g}" for gamma in sorted(gammas))
 
 
 def _ablates(result: Result) -> str | None:

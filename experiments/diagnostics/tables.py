@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from experiments.diagnostics.groups import Group, Row, group_results
+from experiments.diagnostics.groups import Group, Row, first_gates, group_results
 from experiments.render import Section, Table, render_markdown
 from experiments.results import Result
 from experiments.summary import Measured, plain
@@ -18,7 +18,7 @@ NOTES = (
     "standard deviation. Below a model with a memory: the same weights, tested with the memory's reads set to zero.",
     "streams: whether the model can take a sequence in pieces. tensor (the published route of the state, depth) and "
     "slots see the whole sequence before their second layer, which matters to no answer here but those of no_harm.",
-    "state bytes: what the model holds for one sequence of the hardest of these settings.",
+    "state bytes: what the model holds for one sequence of the hardest of these settings that it was trained with.",
 )
 PAPER_NOTE = "paper: the range that the paper gives over its settings."
 
@@ -86,15 +86,17 @@ def _section_rows(group: Group, answers: str | None, width: int, has_paper: bool
         yield row + ("",) * (width - len(row))
     for row in group.rows:
         cells = [percent(row.measured(value, group=answers)) for value in group.difficulties]
-        yield (*_who(row), *cells, *((_paper(row),) if has_paper else ()))
+        yield (*_who(row, group.difficulties), *cells, *((_paper(row),) if has_paper else ()))
         silent = [percent(row.measured(value, reads="zero", group=answers)) for value in group.difficulties]
         if any(silent):
             yield (row.label + _ZERO, "", "", "", "", *silent, *(("",) if has_paper else ()))
 
 
-def _who(row: Row) -> tuple[str, ...]:
-    last = row.results[-1]
-    seeds = sorted({len(runs) for runs in row.runs.values()})
+def _who(row: Row, difficulties: Iterable[Any]) -> tuple[str, ...]:
+    """Name, streams, seeds, parameters and state of a row, as far as it was trained with these difficulties."""
+    shown = [row.runs[value] for value in difficulties if value in row.runs]
+    last = shown[-1][-1]
+    seeds = sorted({len(runs) for runs in shown})
     return (
         row.label,
         "yes" if last["streaming"] != "none" else "no",
@@ -125,9 +127,9 @@ def _ablation_table(group: Group, model: str, records: Sequence[dict[str, Any]])
     )
     rows = []
     for row in compared:
-        who = _who(row)
         cells = [percent(row.measured(value, reads="zero" if suffix else "memory")) for value, suffix in columns]
         if any(cells):
+            who = _who(row, [value for value, suffix in columns if not suffix])
             rows.append((who[0], *who[2:], *cells))
     return Table(f"Ablations of {model}. {group.caption}", header, 1, (Section(None, tuple(rows)),), (), tuple(records))
 
@@ -172,7 +174,7 @@ def _gate_table(group: Group) -> Table:
                 cells = [_gate(gate) for gate in gates] + [""] * (num_layers - len(gates))
                 rows.append((row.label, "" if group.setting is None else plain(difficulty), *cells))
     header = ("model", group.setting or "setting", *(f"layer {layer + 1}" for layer in range(num_layers)))
-    caption = f"The memory's gates after training; they start at 0.5. {group.caption}"
+    caption = f"The memory's gates after training; they start at {first_gates(group.results)}. {group.caption}"
     return Table(caption, header, 2, (Section(None, tuple(rows)),))
 
 

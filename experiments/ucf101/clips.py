@@ -109,7 +109,7 @@ class ClipsOnDisk(Clips):
         file = self._files[place]
         try:
             return np.load(file, mmap_mode="r")
-        except (FileNotFoundError, ValueError):  # not there yet, or cut off since
+        except (FileNotFoundError, ValueError, EOFError):  # not there yet, or cut off since
             self._write(place, file)
         return np.load(file, mmap_mode="r")
 
@@ -124,7 +124,11 @@ class ClipsOnDisk(Clips):
                     shape = (count, *frame.shape)
                     pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
                 pixels[index] = frame.numpy()
+            if pixels is not None:
+                pixels.flush()
             del pixels
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())  # before it has its name, which a crash of the machine might keep alone
             os.replace(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)

@@ -26,6 +26,8 @@ _NOTES = (
     "base_wide, a control of ours, has as many parameters as tensor. tensor_layer has a state of its own per layer.",
 )
 _PAPER = "published, on UCF-101; whether from scratch is not said"
+# What the files say of a run on all of UCF-101 (`Index.describe`).
+_WHOLE = "all 13,320 clips of 101 classes"
 
 
 def classification_tables(results: Iterable[Result]) -> list[Table]:
@@ -86,6 +88,8 @@ def _alike(result: Result) -> dict[str, Any]:
         "scale": result["scale"],
         "data": {key: value for key, value in data.items() if key not in UNSCIENTIFIC_KEYS | {"split"}},
         "training": canonical(result["config"]["training"]),
+        # A part of a data set is another one.
+        "clips": result["clips"]["found"],
     }
 
 
@@ -109,15 +113,20 @@ def _table(members: Sequence[Result]) -> Table:
     rows.append(("chance", "", "", "", "", f"{first['metrics']['chance']:.2f}", "", *blank))
     sections = [Section(None, tuple(rows))]
     # The paper's numbers are of the whole of UCF-101, and stand beside nothing else.
-    if first["scale"] == "paper" and data.get("folder") is None and data.get("max_clips") is None:
-        published = [(name, "", "", "", "", f"{value:.2f}", "", *blank) for name, value in first["published"].items()]
-        sections.append(Section(_PAPER, tuple(published)))
+    if first["scale"] == "paper" and first["clips"]["found"] == _WHOLE and data.get("max_clips") is None:
+        reached = {run["model"]: run["published"]["test_top1"] for run in members if "test_top1" in run["published"]}
+        if reached:
+            published = [(name, "", "", "", "", f"{value:.2f}", "", *blank) for name, value in sorted(reached.items())]
+            sections.append(Section(_PAPER, tuple(published)))
+    found = first["clips"]["found"]
+    part = "" if found.startswith("all ") else f", of which there were {found}"
     clips = ", ".join(sorted({f"{run['metrics']['test_clips']:,}" for run in members}))
     hardware = "; ".join(machines(members))
     settings = ", ".join(f"{key} {value}" for key, value in sorted(first["protocol"].items()))
+    subject = f"{data.get('folder') or 'UCF-101'}{part}"
     caption = (
-        f"Accuracy in percent on the official test split ({clips} clips) of {data.get('folder') or 'UCF-101'}. Scale "
-        f"{first['scale']}: {data['num_frames']} frames of {data['image_size']} pixels, patches of {data['patch']}, "
+        f"Accuracy in percent on the official test split ({clips} clips) of {subject}. Scale {first['scale']}: "
+        f"{data['num_frames']} frames of {data['image_size']} pixels, patches of {data['patch']}, "
         f"{training['steps']:,} steps of {data['batch_size']} clips; {settings}; on {hardware}."
     )
     header = ("model", "splits", "runs", "parameters", "minutes", "top-1", "top-5", *(name for _, _, name in _COLUMNS))

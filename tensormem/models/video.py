@@ -77,7 +77,7 @@ class BaseVideo(VideoModel):
         for block in self.stack.blocks:
             x, _ = self._again(block, x)
         features = self.norm(x[:, ::num_vectors]).mean(1)
-        return self.readout(features), None
+        return self.classify(features), None
 
 
 class BaseWideVideo(BaseVideo):

@@ -125,6 +125,11 @@ class VideoModel(ZooModel):
             x = x + self.times[start : start + num_frames, None]
         return self.dropout(x)
 
+    def classify(self, features: Float[Tensor, "B dim"]) -> Float[Tensor, "B classes"]:
+        """Logits, in the precision of the weights under autocast too: half of it would make many classes equal."""
+        with torch.autocast(features.device.type, enabled=False):
+            return self.readout(features.to(self.readout.weight.dtype))
+
     def _check(self, frames: Tensor) -> None:
         if frames.shape[-2:] != (self.image_size, self.image_size):
             raise ValueError(f"frames of {tuple(frames.shape[-2:])} pixels; this model takes {self.image_size} a side")
@@ -196,7 +201,7 @@ class StreamingVideo(VideoModel):
             vector, carried = self._again(self._frame, frames[:, number : number + 1], carried, start + number)
             features = features + vector
         count = start + frames.shape[1]
-        logits = self.readout((features / count).to(self.readout.weight.dtype))
+        logits = self.classify(features / count)
         return logits, VideoState(carried, features, torch.tensor(count, device="cpu"))
 
     def _frame(self, frame: Tensor, carried: tuple[Any, ...], number: int) -> tuple[Tensor, tuple[Any, ...]]:

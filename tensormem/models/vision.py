@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tensormem.layers.stack import Stack, Threading
 from tensormem.memory import TensorMemory
-from tensormem.models.backbone import bidirectional_blocks, drop_rates, matched_mlp_ratio
+from tensormem.models.backbone import DEVIATION, MEAN, bidirectional_blocks, drop_rates, matched_mlp_ratio
 from tensormem.models.masked_autoencoder import MaskedAutoencoder
 
 
@@ -151,12 +151,20 @@ _TIMM_PARTS = {
 _TIMM_EPSILON = 1e-6
 
 
-def load_timm(model: MaskedAutoencoder, weights: Mapping[str, Tensor]) -> None:
+def load_timm(
+    model: MaskedAutoencoder,
+    weights: Mapping[str, Tensor],
+    mean: Sequence[float] = MEAN,
+    deviation: Sequence[float] = DEVIATION,
+) -> None:
     """Put the weights of a timm VisionTransformer of the same sizes into an encoder; the decoder is left as it is.
 
     Args:
         model: `base`, or another whose blocks are plain. What timm's model lacks (a memory, registers) is left alone.
         weights: its state dict; the weights of a classifier are passed over.
+        mean, deviation: of the colours in [0, 1] that the weights were trained with, in timm's `pretrained_cfg` as
+            ``mean`` and ``std``; by default ImageNet's, but many are 0.5. The embedding takes up the difference from
+            what this model normalises by.
 
     Raises:
         ValueError: a weight that the encoder needs is missing, or of another shape: which one, and both shapes.
@@ -189,5 +197,13 @@ def load_timm(model: MaskedAutoencoder, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for ours, value in found.items():
             parameters[ours].copy_(value)
+        # (x - mean) / deviation of the weights, out of (x - MEAN) / DEVIATION.
+        ours_mean, ours_deviation, mean_, deviation_ = (
+            torch.as_tensor(each, dtype=torch.float64) for each in (MEAN, DEVIATION, mean, deviation)
+        )
+        kernel = parameters["embedding.weight"]
+        shift = (kernel.double() * ((ours_mean - mean_) / deviation_)[:, None, None]).sum(dim=(1, 2, 3))
+        parameters["embedding.bias"].add_(shift.to(kernel.dtype))
+        kernel.mul_((ours_deviation / deviation_)[:, None, None].to(kernel.dtype))
     for module in [model.norm, *(norm for block in model.stack.blocks for norm in (block.mixer_norm, block.mlp_norm))]:
         module.eps = _TIMM_EPSILON

@@ -126,6 +126,11 @@ def test_the_decoder_puts_each_patch_in_its_place():
     ).abs().max() > 1e-6
 
 
+def test_a_state_for_each_layer_counts_as_often():
+    one, each = (make("tensor", threading=threading) for threading in ("depth", "layer"))
+    assert each.state_bytes(7) == len(each.gates) * one.state_bytes(7) > one.state_bytes(7) > 0
+
+
 def test_the_memory_stands_in_every_second_block_and_its_gates_are_named_by_layer():
     model = make("tensor")
     assert list(model.gates) == ["0", "2"]
@@ -135,7 +140,16 @@ def test_the_memory_stands_in_every_second_block_and_its_gates_are_named_by_laye
     assert make("base").state_bytes(7) == 0
 
 
-def test_a_timm_vits_weights_give_its_features():
+@pytest.mark.parametrize(
+    ("colours", "given"),
+    [
+        # ImageNet's, which the model itself normalises by, and those of many of timm's weights.
+        (((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), False),
+        (((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), True),
+        (((0.1, 0.5, 0.9), (0.2, 1.0, 0.4)), True),
+    ],
+)
+def test_a_timm_vits_weights_give_its_features(colours, given):
     torch.manual_seed(0)
     theirs = timm.models.VisionTransformer(
         img_size=24, patch_size=6, embed_dim=12, depth=3, num_heads=2, num_classes=5
@@ -143,12 +157,11 @@ def test_a_timm_vits_weights_give_its_features():
     for parameter in theirs.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     ours = KINDS["base"]().eval()
-    load_timm(ours, theirs.state_dict())
+    load_timm(ours, theirs.state_dict(), *(colours if given else ()))
     images = make_images().float()
     everything = torch.arange(NUM_PATCHES).expand(3, -1)
     with torch.no_grad():
-        # The colours of ImageNet are normalised inside the model.
-        mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+        mean, deviation = map(torch.tensor, colours)
         expected = theirs.forward_features((images - mean[:, None, None]) / deviation[:, None, None])
         assert_close(ours.encode(images, everything), expected, "features", FLOAT32)
 

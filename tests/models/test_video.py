@@ -273,3 +273,14 @@ def test_wrong_states_and_registers_are_named():
         make("tensor")(make_frames(1, batch=3), state)
     with pytest.raises(ValueError, match="num_registers=0 must be at least 1"):
         KINDS["registers"](num_registers=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_keep_their_precision_under_autocast(kind):
+    """bfloat16 has some hundred values from 1 to 2: the likeliest of many classes would often be a tie."""
+    model = KINDS[kind](num_classes=300).eval()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(make_frames().float())[0]
+    assert logits.dtype == torch.float32
+    assert not torch.equal(logits, logits.bfloat16().float())
+    assert model.bfloat16()(make_frames().bfloat16())[0].dtype == torch.bfloat16

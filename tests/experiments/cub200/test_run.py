@@ -111,6 +111,8 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(model, toy_root, tmp_pa
         ("model.network.num_heads=5", r"num_heads=5"),
         ("data.patch=7", r"image_size=32: must be a multiple of patch=7"),
         ("data.mask_ratio=1.0", r"mask_ratio=1\.0"),
+        ("data.mask_ratio=0.001", r"data\.mask_ratio=0\.001 hides 0 of \d+ patches"),
+        ("data.patch=32", r"hides \d of 1 patches.*data\.patch=32"),
         ("data.root=nowhere", r"make data-cub200"),
     ],
 )

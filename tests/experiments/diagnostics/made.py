@@ -99,6 +99,7 @@ def make_run(
             "best_step": 1000,
         },
         tests=tests,
+        state_bytes={"per_sequence": 1000 * ((setting and settings.get(setting, easiest)) or 1), "window": 64},
         history={
             "step": [500, 1000],
             "tokens": [500 * 768, 1000 * 768],

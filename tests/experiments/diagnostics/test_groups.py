@@ -52,10 +52,8 @@ def test_what_cannot_be_compared_shares_no_group(make_run, change):
 @pytest.mark.parametrize(
     "change",
     [
-        {"seed": 1},
+        {},
         {"others": [({"noise": 0.0}, 0.9)]},
-        {"data": {"num_test_batches": 5}},
-        {"data": {"num_validation_batches": 5}},
         # Written out or left out, a default is the same setting.
         {"noise": 0.05},
         {"num_values": 32, "key_dim": 3},
@@ -64,9 +62,22 @@ def test_what_cannot_be_compared_shares_no_group(make_run, change):
     ],
 )
 def test_how_a_model_is_measured_parts_no_runs(make_run, change):
-    (group,) = group_results([make_run(), make_run(**change)])
+    (group,) = group_results([make_run(), make_run(seed=1, **change)])
     (row,) = group.rows
     assert len(row.runs[20]) == 2
+
+
+@pytest.mark.parametrize("change", [{"num_test_batches": 5}, {"num_validation_batches": 5}])
+def test_other_answers_or_another_choice_of_the_checkpoint_are_another_group(make_run, change):
+    assert len(group_results([make_run(), make_run(seed=1, data=change)])) == 2
+
+
+def test_a_seed_that_was_run_with_several_tests_is_one_seed(make_run):
+    runs = [make_run(), make_run(others=[({"noise": 0.0}, 0.9)]), make_run(seed=1)]
+    for order in (runs, runs[::-1]):
+        (group,) = group_results(order)
+        (row,) = group.rows
+        assert [(run["seed"], len(run["tests"])) for run in row.runs[20]] == [(0, 2), (1, 1)]
 
 
 def test_a_key_of_the_data_that_came_later_parts_no_old_runs_from_new_ones(make_run, monkeypatch):

@@ -50,8 +50,8 @@ def test_a_table_by_hand(suite):
     assert rows_of(section) == {
         "best achievable": ["", "", "", "", "100.0", "100.0", ""],
         "chance": ["", "", "", "", "3.1", "3.1", ""],
-        "base": ["yes", "1", "4,700,000", "1,048,576", "20.0", "", "7 to 14"],
-        "tensor": ["yes", "1-2", "4,700,000", "1,048,576", "85.0 ± 7.1", "70.0", "75 to 91"],
+        "base": ["yes", "1", "4,700,000", "5,000", "20.0", "", "7 to 14"],
+        "tensor": ["yes", "1-2", "4,700,000", "20,000", "85.0 ± 7.1", "70.0", "75 to 91"],
         "tensor, reads set to zero": ["", "", "", "", "7.5 ± 3.5", "6.0", ""],
     }
     assert table.caption.startswith("binding: accuracy in %. Scale cpu")
@@ -66,11 +66,18 @@ def test_a_table_by_hand(suite):
         "num_writes 20",
         "num_writes 20, reads set to zero",
     )
-    # base and the runs with 5 writes are no part of it.
+    # base and the runs with 5 writes are no part of it, nor of the seeds and the state.
     assert rows_of(ablations.sections[0]) == {
-        "tensor": ["1-2", "4,700,000", "1,048,576", "70.0", "6.0"],
-        "tensor_2d": ["1", "4,700,000", "1,048,576", "65.0", "2.0"],
+        "tensor": ["1", "4,700,000", "20,000", "70.0", "6.0"],
+        "tensor_2d": ["1", "4,700,000", "20,000", "65.0", "2.0"],
     }
+
+
+def test_a_model_in_two_configurations_keeps_its_ablations_company(suite, make_run):
+    suite.append(make_run("tensor", 0.6, zero=0.06, num_writes=20, network={"gamma": -2.0}, gates=[0.2]))
+    _, ablations = diagnostics_tables(suite)
+    assert [row[0].split(" ")[0] for row in ablations.sections[0].rows] == ["tensor", "tensor", "tensor_2d"]
+    assert "they start at 0.119 or 0.5." in gate_table(suite)
 
 
 def test_a_model_that_sees_the_whole_sequence_does_not_stream(make_run):
@@ -118,7 +125,7 @@ def test_another_setting_or_another_way_to_train_is_another_table(make_run):
 def test_a_run_is_in_one_table_of_its_kind(make_run):
     (table,) = diagnostics_tables([make_run("tensor_2d", 0.4, ablation=True)])
     assert table.caption.startswith("Ablations of tensor.")
-    assert rows_of(table.sections[0]) == {"tensor_2d": ["1", "4,700,000", "1,048,576", "40.0", ""]}
+    assert rows_of(table.sections[0]) == {"tensor_2d": ["1", "4,700,000", "20,000", "40.0", ""]}
 
 
 def test_an_ablation_of_a_task_without_a_difficulty(make_run):

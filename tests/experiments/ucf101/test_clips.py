@@ -102,10 +102,11 @@ def test_another_cache_is_not_taken(
     assert len(files(tmp_path)) == 2
 
 
-def test_a_file_that_was_cut_off_is_made_again(tmp_path: Path, paths: list[Path]) -> None:
+@pytest.mark.parametrize("kept", [None, -100, 100, 3, 0])
+def test_a_file_that_was_cut_off_is_made_again(tmp_path: Path, paths: list[Path], kept: int | None) -> None:
     expected = open_clips(paths, 20, "disk", tmp_path / "cache").frames(0, [8])
     (file,) = files(tmp_path)
-    file.write_bytes(file.read_bytes()[:-100])
+    file.write_bytes(file.read_bytes()[:kept])
     assert torch.equal(open_clips(paths, 20, "disk", tmp_path / "cache").frames(0, [8]), expected)
 
 

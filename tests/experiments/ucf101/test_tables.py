@@ -53,26 +53,34 @@ def test_what_may_not_be_compared_stands_apart(models, make_classification):
         make_classification("base", scale="paper"),
         make_classification("base", data={"num_frames": 16}),
         make_classification("base", data={"folder": None}),
+        make_classification("base", found="60 of 72 clips of 4 classes: a part", seed=1),
         make_classification("base") | {"status": "failed"},
     ]
     tables = classification_tables(models + others)
-    assert sorted(len(table.sections[0].rows) for table in tables) == [2, 2, 2, 2, 5]
+    assert sorted(len(table.sections[0].rows) for table in tables) == [2, 2, 2, 2, 2, 5]
+    assert sum("of Weizmann4, of which there were 60 of 72" in table.caption for table in tables) == 1
     names = [name for name, _ in named_groups(models + others)]
-    assert len(set(names)) == 5
+    assert len(set(names)) == 6
     assert names[0] == "paper"
 
 
 def test_the_papers_numbers_stand_beside_the_whole_data_set_alone(make_classification):
-    def sections(**changes):
-        (table,) = classification_tables([make_classification("base", **changes)])
+    def sections(*models, **changes):
+        whole = {"found": "all 13,320 clips of 101 classes", "data": {"folder": None}, "scale": "paper"}
+        runs = [make_classification(model, **whole | changes) for model in models]
+        (table,) = classification_tables(runs)
         return table.sections[1:]
 
-    (published,) = sections(scale="paper", data={"folder": None})
+    (published,) = sections("base", "registers", "tensor")
     assert "published" in published.title
     assert {name: row[4] for name, row in rows_of(published).items()} == {"base": "82.12", "tensor": "89.21"}
-    assert sections(scale="cpu", data={"folder": None}) == ()
-    assert sections(scale="paper") == ()
-    assert sections(scale="paper", data={"folder": None, "max_clips": 12}) == ()
+    (published,) = sections("tensor")
+    assert list(rows_of(published)) == ["tensor"]
+    assert sections("registers") == ()
+    assert sections("base", scale="cpu") == ()
+    assert sections("base", found="27 of 13,320 clips of 3 classes: a part") == ()
+    assert sections("base", found="all 72 clips of 4 classes") == ()
+    assert sections("base", data={"folder": None, "max_clips": 12}) == ()
 
 
 def test_a_program_reads_every_test_of_every_run(models):
