@@ -74,6 +74,8 @@ def check_config(config: Mapping[str, Any]) -> None:
         _check_value(key, config[key], annotation)
     if config["seed"] < 0:
         raise ConfigError(f"seed={config['seed']}: must not be negative")
+    if config["seed"] >= 2**32:
+        raise ConfigError(f"seed={config['seed']}: must be less than {2**32}")
     for path, section in (
         ("model.network", config["model"]["network"]),
         ("data", config["data"]),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import wandb
 from pytorch_lightning.callbacks import EarlyStopping
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -26,6 +26,7 @@ from experiments.memory_watch import MemoryWatch
 from experiments.metrics_file import MetricsFile, RewindMetrics
 from experiments.progress import Progress
 from experiments.task import Task
+from experiments.tracking import end_logging
 from experiments.training import Training
 from tensormem.audit import require_causal
 
@@ -49,7 +50,7 @@ def fit_and_test(
         trainer_settings: the config's `trainer`.
         folder: the run's folder.
         name: starts each line on the console.
-        logger: W&B's logger, or False.
+        logger: W&B's logger, or False; ended where an error is raised, and left to the caller otherwise.
         allow_noncausal: let a model that reads the future through to its test.
 
     Returns:
@@ -102,25 +103,22 @@ def fit_and_test(
     if last is not None and rank_zero_only.rank == 0:
         print(f"{name}: resuming from {last}", flush=True)
     try:
-        _fit(trainer, task, data, last)
+        with _interruptible(trainer):
+            ckpt_path = None if last is None else str(last)
+            trainer.fit(task, datamodule=data, ckpt_path=ckpt_path, weights_only=True)
         steps = trainer.global_step
         load_weights(task, folder / BEST)
         report = task.audit()
         if report is not None:
             require_causal(report, name, allow_noncausal)
-        trainer.test(task, datamodule=data, verbose=False)
+        with _interruptible(trainer):
+            trainer.test(task, datamodule=data, verbose=False)
         blocks = task.result(best)
-        causal = blocks["streaming"] != "none" if report is None else report.passed
-        if logger:
-            logger.experiment.summary.update({"causal": causal, **blocks["metrics"]})
     except BaseException:
-        if logger:
-            wandb.finish(exit_code=1)
+        end_logging(logger, failed=True)
         raise
-    if logger:
-        wandb.finish()
     return {
-        "causal": causal,
+        "causal": blocks["streaming"] != "none" if report is None else report.passed,
         "audit": {} if report is None else {"best": report.as_dict()},
         "history": {
             "step": best.steps,
@@ -141,12 +139,14 @@ def fit_and_test(
     }
 
 
-def _fit(trainer: pl.Trainer, task: Task, data: Data, last: Path | None) -> None:
+@contextmanager
+def _interruptible(trainer: pl.Trainer) -> Iterator[None]:
+    """What is interrupted in here, in training or test, ends with a KeyboardInterrupt."""
     try:
-        trainer.fit(task, datamodule=data, ckpt_path=None if last is None else str(last), weights_only=True)
+        yield
     except SystemExit as error:
-        # Lightning turns Ctrl-C into a silent exit.
-        if trainer.interrupted:
+        # Lightning turns Ctrl-C and SIGTERM into a silent exit, in the test that of a success.
+        if trainer.interrupted or trainer.received_sigterm:
             raise KeyboardInterrupt(f"at step {trainer.global_step}") from error
         raise
     if trainer.interrupted:

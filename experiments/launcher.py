@@ -83,11 +83,16 @@ class Launcher:
         before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
         try:
             for line in iter(stdout.readline, ""):
-                if line.startswith(DONE):
-                    if interrupts:
-                        raise KeyboardInterrupt
-                    return int(line.removeprefix(DONE))
-                see(line)
+                # A run may end within a line.
+                text, found, code = line.partition(DONE)
+                if not found:
+                    see(line)
+                    continue
+                if text:
+                    see(text + "\n")
+                if interrupts:
+                    raise KeyboardInterrupt
+                return int(code)
         finally:
             signal.signal(signal.SIGINT, before)
         raise ChildProcessError(f"the launcher ended with status {self._server.wait()}")

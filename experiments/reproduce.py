@@ -118,14 +118,28 @@ def _reproduce(options: argparse.Namespace) -> int:
             overall.finish_run()
             if status == INTERRUPTED:
                 raise KeyboardInterrupt
-            if status:
+            if status or not run.finished:
                 failed.append(run.name)
+    try:
+        _show(options.benchmark, runs)
+    except USER_ERRORS as error:
+        print(f"error: {explain(error)}", file=sys.stderr)
+        return 1
+    if failed:
+        print(
+            f"error: {', '.join(failed)} did not finish; the same command goes on where they stopped", file=sys.stderr
+        )
+    return 1 if failed else 0
+
+
+def _show(benchmark: str, runs: Sequence[PlannedRun]) -> None:
+    """Print the table of the runs that are finished, and draw their figures."""
     results = [read_result(run.folder / RESULT) for run in runs if run.finished]
     if results:
         print("\n" + make_table(results))
-        figures = Path(runs[0].config.runs.root) / options.benchmark / "figures"
+        figures = Path(runs[0].config.runs.root) / benchmark / "figures"
         drawn = draw_all(results, figures)
-        pictures = BENCHMARKS[options.benchmark].pictures
+        pictures = BENCHMARKS[benchmark].pictures
         if pictures is not None:
             drawn += pictures([run.folder for run in runs if run.finished], figures)
         print("Figures:", *(f"  {path}" for path in drawn), sep="\n")
@@ -133,11 +147,6 @@ def _reproduce(options: argparse.Namespace) -> int:
         for run in runs:
             if run.finished:
                 print(f"  {run.folder / RESULT}")
-    if failed:
-        print(
-            f"error: {', '.join(failed)} did not finish; the same command goes on where they stopped", file=sys.stderr
-        )
-    return 1 if failed else 0
 
 
 def _chosen(benchmark: str, models: str | None) -> list[str]:

@@ -90,7 +90,8 @@ def read_result(path: str | os.PathLike[str]) -> Result:
         ) from error
     except ValueError as error:  # covers JSONDecodeError and UnicodeDecodeError
         raise ResultError(
-            f"{source}: not a JSON file ({error}); give a run's result.json, and run it again where this is one"
+            f"{source}: not a JSON file ({error}); give a run's result.json; where this is one, remove it and run its "
+            "command again"
         ) from error
     _validate(result, source=str(source))
     return result

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import inspect
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,9 +80,18 @@ def check_unchanged(folder: Path, config: Mapping[str, Any]) -> None:
     path = folder / "effective.json"
     now = effective_config(config)
     if not path.exists():
-        path.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+        # Aside and renamed: half a file would bar the folder.
+        aside = path.with_suffix(".tmp")
+        aside.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+        os.replace(aside, path)
         return
-    for name, section in json.loads(path.read_text()).items():
+    try:
+        before = json.loads(path.read_text())
+    except ValueError as error:
+        raise ConfigChangedError(
+            f"{path} can't be read ({error}), so what the run in the folder does is not known: move the folder away"
+        ) from error
+    for name, section in before.items():
         for key, value in section.items():
             if key in now[name] and not _equal(value, now[name][key]):
                 raise ConfigChangedError(
@@ -119,9 +129,14 @@ def exclusive(folder: Path) -> Iterator[None]:
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise RunInUseError(
                 f"run folder {folder} is in use by another process: wait for it, or change the config"
+            ) from error
+        except OSError as error:
+            raise OSError(
+                f"run folder {folder} can't be locked ({error}): set runs.root=... or TENSORMEM_RUNS to a file system "
+                "that has locks"
             ) from error
         yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from netrc import NetrcParseError, netrc
 from pathlib import Path
@@ -45,27 +46,58 @@ def make_logger(
         name: the run's name.
         run_id: the same for the same run, so that a resumed run goes on where it was.
         config: what W&B shows as the run's config.
+
+    Raises:
+        OSError: ``online``, and W&B can't be reached; ``auto`` goes on offline.
     """
     resolved = resolve_mode(mode)
     if resolved == "disabled":
         return False
     # Read by wandb's own processes too, which settings passed here would not reach.
     os.environ.setdefault("WANDB_SILENT", "true")
-    run = wandb.init(
-        project=project,
-        group=group,
-        name=name,
-        id=run_id,
-        dir=str(folder),
-        mode=resolved,
-        resume=None if resolved == "offline" else "allow",
-        # A job of a multirun that failed may have left its run open.
-        reinit="finish_previous",
-        config=dict(config),
-    )
+
+    def start(mode: str) -> Any:
+        return wandb.init(
+            project=project,
+            group=group,
+            name=name,
+            id=run_id,
+            dir=str(folder),
+            mode=mode,  # type: ignore[arg-type]
+            resume=None if mode == "offline" else "allow",
+            # A job of a multirun that failed may have left its run open.
+            reinit="finish_previous",
+            config=dict(config),
+        )
+
+    try:
+        run = start(resolved)
+    except wandb.Error as error:
+        if mode == "online":
+            raise OSError(f"logger.mode=online: {error}; logger.mode=offline needs no server") from error
+        print(f"warning: W&B is not reached ({error}); logging offline", file=sys.stderr)
+        run = start("offline")
     run.define_metric("trainer/global_step")
     run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
     return WandbLogger(experiment=run)
+
+
+def end_logging(logger: WandbLogger | bool, failed: bool = False, summary: Mapping[str, Any] | None = None) -> None:
+    """End the run in W&B, which mirrors results and must not cost one: what goes wrong here is told, not raised.
+
+    Args:
+        logger: of `make_logger`.
+        failed: how the run is marked.
+        summary: of the run, added to what was logged.
+    """
+    if not isinstance(logger, WandbLogger):
+        return
+    try:
+        if summary is not None:
+            logger.experiment.summary.update(dict(summary))
+        wandb.finish(exit_code=int(failed))
+    except Exception as error:
+        print(f"warning: W&B did not take the end of the run ({error}); its files are as they were", file=sys.stderr)
 
 
 def _key_in_netrc() -> bool:

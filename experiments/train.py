@@ -38,7 +38,7 @@ from experiments.results import (
 )
 from experiments.runs import check_unchanged, config_hash, exclusive, run_folder
 from experiments.task import Task
-from experiments.tracking import make_logger
+from experiments.tracking import end_logging, make_logger
 from experiments.training import Training
 from tensormem.runtime import keep_freed_memory
 
@@ -130,6 +130,9 @@ def run(config: DictConfig) -> dict[str, Any]:
         }
         if main_process:
             write_result(folder / RESULT, result)
+        # After that: whatever becomes of W&B, the result is there.
+        causal = {} if report is None else {"causal": result["causal"]}
+        end_logging(logger, summary=causal | result["metrics"])
     say(f"{name}: {task.headline(result['metrics'])}, written to {folder / RESULT}", flush=True)
     return result
 

@@ -47,8 +47,18 @@ def chunked_cross_entropy(
         weight: the output embedding; logits have no bias.
         targets: the words' ids.
         slice_size: rows to a slice.
+
+    Raises:
+        ValueError: there are no rows, or not a target for each.
     """
-    return _ChunkedCrossEntropy.apply(hidden, weight, targets, slice_size)
+    if targets.shape != hidden.shape[:1] or not len(targets):
+        raise ValueError(
+            f"targets has shape {tuple(targets.shape)} and hidden {tuple(hidden.shape)}: give one target for each row, "
+            "and at least one"
+        )
+    # Out of autocast, which would round the gradient of the hidden vectors alone.
+    with torch.autocast(hidden.device.type, enabled=False):
+        return _ChunkedCrossEntropy.apply(hidden, weight, targets, slice_size)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):

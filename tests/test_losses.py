@@ -27,6 +27,24 @@ def plain(hidden, weight, targets):
     return F.cross_entropy(hidden @ weight.T, targets)
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("rows", "given"), [(12, 11), (11, 12), (0, 0)])
+def test_a_target_too_few_is_refused(rows, given):
+    hidden, weight, targets = make_inputs()
+    with pytest.raises(ValueError, match=rf"targets has shape \({given},\) and hidden \({rows}, 5\)"):
+        chunked_cross_entropy(hidden[:rows], weight, targets[:given])
+
+
+def test_gradients_are_exact_under_autocast():
+    hidden, weight, targets = make_inputs(torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = chunked_cross_entropy(hidden, weight, targets)
+    got = torch.autograd.grad(loss, (hidden, weight))
+    wanted = torch.autograd.grad(plain(hidden, weight, targets), (hidden, weight))
+    assert_close(got[0], wanted[0], "gradient of hidden", FLOAT32)
+    assert_close(got[1], wanted[1], "gradient of weight", FLOAT32)
+
+
 # PyTorch resizes a buffer that does not fit, with a warning, and the reuse would be gone without a wrong number.
 @pytest.mark.filterwarnings("error:An output with one or more elements was resized")
 @pytest.mark.parametrize("slice_size", SLICES)

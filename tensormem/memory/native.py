@@ -235,7 +235,7 @@ def _run(
     """Calls the library; what it writes to is contiguous already."""
     batch, *grid, channels = shape
     tensors = dict(zip(_GIVEN, given, strict=True)) | more
-    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items() if tensor is not None}
+    contiguous = {name: _aligned(tensor.detach()) for name, tensor in tensors.items() if tensor is not None}
     like = contiguous["weight"]
     contiguous["positions"] = torch.cat([geometry.axis_positions(num_points, like) for num_points in grid])
     sizes = _Sizes(
@@ -252,6 +252,12 @@ def _run(
     for key, addresses in lists.items():
         setattr(arrays, key, ctypes.cast(addresses, _POINTER))
     getattr(loaded, f"run_{name}")(ctypes.byref(sizes), ctypes.byref(arrays), int(backward))
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """Contiguous, and begun where a vector may begin: part of another tensor may begin anywhere."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % vector_bytes() else tensor
 
 
 def _loaded() -> ctypes.CDLL:

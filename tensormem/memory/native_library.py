@@ -2,7 +2,7 @@
 
 The compiler is the machine's own, or else that of the package ``ziglang``, which pip installs. The library lies in the
 user's cache folder under a name that stands for all that it was built from: the source, the compiler's command and
-version, and the processor. What another machine built is not taken.
+version, and the processor, and for its own content. What another machine built is not taken, nor what is not whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _log = logging.getLogger(__name__)
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The library, or None where it can't be built; the log says why, once."""
-    command = compiler()
+    try:
+        command = compiler()
+    except ValueError as error:
+        _log.warning("fused scan on cpu: CXX=%r is no command, %s", os.environ.get("CXX"), error)
+        return None
     if command is None:
         missing = f"CXX={os.environ['CXX']!r} is not found" if os.environ.get("CXX") else "no compiler for native.cpp"
         _log.info(
@@ -43,8 +47,7 @@ def library() -> ctypes.CDLL | None:
         )
         return None
     try:
-        path = _built(command)
-        loaded = ctypes.CDLL(str(path))
+        loaded = ctypes.CDLL(str(_built(command)))
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or ""
         _log.warning("fused scan on cpu: native.cpp was not built, %s\n%s", error, output[-2000:])
@@ -68,7 +71,10 @@ def cache_folder() -> Path:
     named = os.environ.get("TENSORMEM_CACHE")
     if named:
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tensormem"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tensormem"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir(), f"tensormem-{os.getuid()}")
 
 
 def compiler() -> tuple[str, ...] | None:
@@ -95,17 +101,26 @@ def _run(command: list[str], timeout: int) -> str:
 def _built(command: tuple[str, ...]) -> Path:
     version = compiler_version(command)
     made_from = [SOURCE.read_text(), *command, *FLAGS, version, platform.machine(), _processor()]
-    digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
-    target = cache_folder() / f"native-{digest}.so"
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Several processes may build at once: each its own file, and the last to be ready takes the name.
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            made = Path(folder, target.name)
-            _log.info("fused scan on cpu: building native.cpp, at most a minute or two, once on this machine")
-            _run([*command, *FLAGS, str(SOURCE), "-o", str(made)], timeout=BUILD_SECONDS)
-            made.replace(target)
+    digest = _digest("\0".join(made_from).encode())
+    cache = cache_folder()
+    for path in sorted(cache.glob(f"native-{digest}-*.so")):
+        # What was cut off since it was built would end the process that loads it.
+        if path.stem.endswith(_digest(path.read_bytes())):
+            return path
+        path.unlink(missing_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    # Several processes may build at once, each its own file.
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        made = Path(folder, "native.so")
+        _log.info("fused scan on cpu: building native.cpp, at most a minute or two, once on this machine")
+        _run([*command, *FLAGS, str(SOURCE), "-o", str(made)], timeout=BUILD_SECONDS)
+        target = cache / f"native-{digest}-{_digest(made.read_bytes())}.so"
+        made.replace(target)
     return target
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _processor() -> str:

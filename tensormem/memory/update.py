@@ -52,7 +52,7 @@ class GridUpdate(nn.Module):
         grid = volume.shape[2:]
         for axis in range(self.num_axes):
             # Any number of axes folds into three: those before, the one convolved, and those after it.
-            folded = volume.reshape(*volume.shape[:2], -1, grid[axis], grid[axis + 1 :].numel())
+            folded = volume.reshape(*volume.shape[:2], grid[:axis].numel(), grid[axis], grid[axis + 1 :].numel())
             volume = _depthwise(folded, self.taps[axis].to(volume.dtype), self.taps_bias[axis].to(volume.dtype))
         return volume.reshape(*volume.shape[:2], *grid)
 

@@ -146,6 +146,7 @@ def test_a_class_that_is_not_there(target):
         ("seed=abc", r"seed='abc'.*integer"),
         ("seed=1.0", r"seed=1\.0.*integer"),
         ("seed=-1", r"seed=-1: must not be negative"),
+        ("seed=5000000000", r"seed=5000000000: must be less than 4294967296"),
         ("training.steps=abc", r"training\.steps='abc'.*integer"),
         ("training.steps=2.0", r"training\.steps=2\.0"),
         ("training.learning_rate=fast", r"training\.learning_rate='fast'.*number"),

@@ -27,7 +27,9 @@ def module(tmp_path, monkeypatch):
                 sys.exit("error: it is mistaken")
             if what == "raise":
                 raise RuntimeError("it is broken")
-            if what == "kill":
+            if what == "within a line":
+                print("cut", end="", flush=True)
+            if what in ("kill", "within a line"):
                 os.kill(os.getpid(), 9)
             if what == "wait":
                 try:
@@ -54,6 +56,14 @@ def test_every_run_is_a_process_of_its_own_and_the_next_one_goes_on(module, capf
     errors = capfd.readouterr().err
     assert "error: it is mistaken" in errors
     assert "RuntimeError: it is broken" in errors
+
+
+def test_a_run_may_end_within_a_line(module):
+    lines = []
+    with Launcher(module, preload=[]) as launcher:
+        assert launcher.run(["within a line"], lines.append) == -signal.SIGKILL
+        assert lines[-1] == "cut\n"
+        assert launcher.run(["go"], lines.append) == 0
 
 
 def test_an_interrupt_waits_for_the_run_to_end(module):

@@ -192,6 +192,32 @@ def test_ctrl_c_says_how_to_go_on(data_root, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)], ids=["SIGTERM", "SIGINT"]
+)
+def test_an_interrupt_in_the_test_is_one_too(number, data_root, tmp_path):
+    """Lightning would end the process with the status of a success."""
+    script = (
+        "import os, runpy\nfrom experiments.wikitext.task import LanguageTask\n"
+        f"LanguageTask.test_step = lambda *_: os.kill(os.getpid(), {int(number)})\n"
+        "runpy.run_module('experiments.train', run_name='__main__', alter_sys=True)"
+    )
+    command = [sys.executable, "-c", script, *TINY, f"runs.root={tmp_path}", "training.steps=4"]
+    command += [f"data.root={Path(data_root).resolve()}", "training.evaluate_every=4"]
+    process = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.returncode == train.INTERRUPTED, process.stderr
+    assert "interrupted at step 4: the same command goes on" in process.stderr
+    assert list(tmp_path.rglob("result.json")) == []
+
+
+@pytest.mark.parametrize(
     "flipped",
     # The bit of a folder is one that no checksum guards and that empties what it is set for.
     [0xFF, 0x10, *(pytest.param(1 << bit, marks=pytest.mark.slow) for bit in range(8) if bit != 4)],

@@ -1,12 +1,14 @@
 """The hash and the folder of a run."""
 
 import copy
+import errno
 import json
 import subprocess
 import sys
 
 import pytest
 
+from experiments import runs
 from experiments.runs import (
     ConfigChangedError,
     RunInUseError,
@@ -206,4 +208,22 @@ def test_two_processes_cannot_hold_one_folder(tmp_path):
         holder.wait()
     # The lock went with its process.
     with exclusive(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("left", ["", '{"data": '])
+def test_an_effective_config_that_is_not_whole_is_named(left, tmp_path):
+    check_unchanged(tmp_path, DIAGNOSTIC)
+    assert [path.name for path in tmp_path.iterdir()] == ["effective.json"]
+    (tmp_path / "effective.json").write_text(left)
+    with pytest.raises(ConfigChangedError, match=r"effective\.json can't be read.*move the folder away"):
+        check_unchanged(tmp_path, DIAGNOSTIC)
+
+
+def test_a_file_system_without_locks_is_not_another_process(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(runs.fcntl, "flock", flock)
+    with pytest.raises(OSError, match=r"can't be locked.*runs\.root"), exclusive(tmp_path / "run"):
         pass

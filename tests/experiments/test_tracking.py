@@ -1,6 +1,10 @@
 """Which mode W&B runs in."""
 
+from types import SimpleNamespace
+
 import pytest
+import wandb
+from pytorch_lightning.loggers import WandbLogger
 
 from experiments import tracking
 
@@ -42,6 +46,51 @@ def test_the_config_beats_the_environment(no_key, monkeypatch):
 def test_an_unknown_mode_is_named():
     with pytest.raises(ValueError, match=r"logger\.mode='sometimes'.*offline"):
         tracking.resolve_mode("sometimes")
+
+
+@pytest.fixture
+def unreachable(monkeypatch):
+    """W&B whose server does not answer; the modes that were tried."""
+    tried = []
+
+    def init(**settings):
+        tried.append(settings["mode"])
+        if settings["mode"] == "online":
+            raise wandb.Error("no answer")
+        return SimpleNamespace(define_metric=lambda *_, **__: None)
+
+    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(tracking, "WandbLogger", lambda experiment: experiment)
+    return tried
+
+
+def test_without_a_server_auto_goes_on_offline_and_online_is_an_error(
+    no_key, unreachable, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    assert tracking.make_logger("auto", "p", tmp_path, "g", "n", "id", {})
+    assert unreachable == ["online", "offline"]
+    assert "W&B is not reached (no answer); logging offline" in capsys.readouterr().err
+    with pytest.raises(OSError, match=r"logger\.mode=online: no answer; logger\.mode=offline needs no server"):
+        tracking.make_logger("online", "p", tmp_path, "g", "n", "id", {})
+
+
+def test_an_end_that_wandb_does_not_take_is_told(monkeypatch, capsys):
+    class Logger(WandbLogger):
+        def __init__(self):
+            self.summary = {}
+
+        experiment = property(lambda self: self)
+
+    def finish(exit_code):
+        raise wandb.Error(f"no answer to {exit_code}")
+
+    monkeypatch.setattr(wandb, "finish", finish)
+    logger = Logger()
+    tracking.end_logging(logger, summary={"test_nats": 5.0})
+    assert logger.summary == {"test_nats": 5.0}
+    assert "no answer to 0" in capsys.readouterr().err
+    tracking.end_logging(False)
 
 
 def test_disabled_makes_no_logger(tmp_path):

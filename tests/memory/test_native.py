@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -199,6 +200,60 @@ def test_a_library_is_built_once(tmp_path, monkeypatch):
     assert native_library._built(compiler) == first
     assert first.stat().st_mtime_ns == built
     assert list(tmp_path.iterdir()) == [first]
+
+
+@pytest.mark.parametrize("kept", [0, 20_000])
+def test_a_library_that_is_not_whole_is_built_again(kept, tmp_path, monkeypatch):
+    """Loaded, it would end the process."""
+    monkeypatch.setenv("TENSORMEM_CACHE", str(tmp_path))
+    compiler = native_library.compiler()
+
+    def build(command, timeout):
+        if command[-1].endswith(".so"):
+            Path(command[-1]).write_bytes(b"whole" * 10_000)
+        return ""
+
+    monkeypatch.setattr(native_library, "_run", build)
+    first = native_library._built(compiler)
+    first.write_bytes(first.read_bytes()[:kept])
+    again = native_library._built(compiler)
+    assert again.read_bytes() == b"whole" * 10_000
+    assert list(tmp_path.iterdir()) == [again]
+
+
+def test_a_command_that_is_none_and_a_user_without_a_home(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("CXX", "g++ '")
+    assert native_library.library.__wrapped__() is None
+    assert "is no command" in caplog.text
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("TENSORMEM_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(native_library.Path, "home", no_home)
+    assert native_library.cache_folder().name == f"tensormem-{os.getuid()}"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("part", ["reads", "h", "content"])
+def test_parts_of_other_tensors_may_begin_anywhere(part, dtype):
+    """The library reads whole vectors, which must not begin in between."""
+
+    def shifted(tensor):
+        return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
+
+    case = Case((5, 4, 6), 5, 6, channels=16, dtype=dtype)
+    results = []
+    for change in (lambda tensor: tensor, shifted):
+        h = (change if part == "h" else torch.clone)(case.h.detach()).requires_grad_()
+        content = (change if part == "content" else torch.clone)(case.inputs.content.detach())
+        reads, last, _ = fused.fused(
+            case.inputs._replace(content=content), h, case.c, case.update, kernel_kind="native"
+        )
+        loss = torch.cat([last.sum()[None], reads.flatten()]).square().sum()
+        results.append((reads.detach(), torch.autograd.grad(loss, h)[0]))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
 def test_a_build_that_fails_is_told_and_the_scan_goes_on_without(tmp_path, monkeypatch, caplog):

@@ -7,6 +7,7 @@ from tensormem import TensorMemory
 from tensormem.layers.block import Block
 from tensormem.layers.local import LocalAttention
 from tensormem.layers.stack import Stack
+from tensormem.memory import without_reads
 from tensormem.memory.observe import observed, occupancy
 
 
@@ -62,3 +63,11 @@ def test_occupancy_is_the_least_share_of_the_points():
     assert occupancy(half, 0.49).item() == pytest.approx(1 / 20)
     assert occupancy(half, 0.75).item() == pytest.approx((1 + 10) / 20)
     assert occupancy(empty).item() == 0
+
+
+def test_a_copy_without_reads_is_not_observed(memory):
+    tokens = torch.randn(2, 11, 12)
+    with observed(memory) as seen:
+        memory(tokens)
+        without_reads(memory)(tokens)
+    assert len(seen) == 1
