@@ -20,6 +20,8 @@ from typing import Any
 
 # Keys that change where or how fast a run goes, never what it computes.
 _NOT_SCIENTIFIC = {"data": {"root", "num_workers", "download", "cache", "cache_folder"}}
+# Mappings that are keyword arguments of what their key stands for.
+_CALLED = {"memory_options": "tensormem.memory.TensorMemory"}
 
 
 class ConfigChangedError(RuntimeError):
@@ -43,7 +45,7 @@ def without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     """A section's keys that differ from the defaults of its `_target_`."""
     defaults = defaults_of(section["_target_"])
     return {
-        key: _canonical(value)
+        key: _canonical(key, value)
         for key, value in section.items()
         if not (key in defaults and _equal(defaults[key], value))
     }
@@ -62,6 +64,8 @@ def _with_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     """A section with its defaults, flat: what is called with arguments inside it has a dot in its keys."""
     flat = {key: value for key, value in defaults_of(section["_target_"]).items() if _is_plain(value)}
     for key, value in section.items():
+        if key in _CALLED and isinstance(value, Mapping):
+            value = {"_target_": _CALLED[key], **value}
         if isinstance(value, Mapping) and "_target_" in value:
             flat.update({f"{key}.{inner}": given for inner, given in _with_defaults(value).items()})
         else:
@@ -145,8 +149,11 @@ def _parts(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {"network": config["model"]["network"], "data": config["data"], "training": config["training"]}
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(key: str, value: Any) -> Any:
     """1.0 as 1: how a number is written must not change the hash. What is called with arguments, as its section is."""
+    if key in _CALLED and isinstance(value, Mapping):
+        called = without_defaults({"_target_": _CALLED[key], **value})
+        return {name: given for name, given in called.items() if name != "_target_"}
     if isinstance(value, Mapping) and "_target_" in value:
         return without_defaults(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -227,3 +227,16 @@ def test_a_file_system_without_locks_is_not_another_process(tmp_path, monkeypatc
     monkeypatch.setattr(runs.fcntl, "flock", flock)
     with pytest.raises(OSError, match=r"can't be locked.*runs\.root"), exclusive(tmp_path / "run"):
         pass
+
+
+def test_the_memorys_options_are_arguments_too():
+    """At a default they change no hash, nor does how a number is written; all defaults are noted."""
+
+    def with_options(**options):
+        network = {"_target_": "tensormem.models.language.TensorLM", "dim": 8, "memory_options": options}
+        return changed("model.network", network)
+
+    assert config_hash(with_options()) == config_hash(with_options(sigma_scale=1.0, write="gaussian"))
+    assert config_hash(with_options(sigma_scale=2)) == config_hash(with_options(sigma_scale=2.0))
+    assert config_hash(with_options(sigma_scale=2)) != config_hash(with_options())
+    assert effective_config(with_options())["network"]["memory_options.sigma_scale"] == 1.0
