@@ -186,7 +186,9 @@ def test_a_model_that_forgets_between_calls_is_caught(checkout):
     add(example, checkout)
     path = checkout / example.file("python")[0]
     whole = path.read_text()
-    forgetful = whole.replace("ConvolutionState(seen[:, x.shape[1] :])", "self.init_state(x.shape[0], x.device)")
+    forgetful = whole.replace(
+        "ConvolutionState(seen[:, x.shape[1] :].clone())", "self.init_state(x.shape[0], x.device)"
+    )
     assert forgetful != whole
     path.write_text(forgetful)
     printed = shell(example.command("pytest"), checkout, fails=True)

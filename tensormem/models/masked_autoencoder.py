@@ -132,7 +132,7 @@ class MaskedAutoencoder(ZooModel):
 
     def state_bytes(self, seq_len: int) -> int:
         """Bytes that the memory's states hold for one image in float32; nothing else is carried from layer to layer."""
-        return self.stack.state_bytes(seq_len)
+        return 0 if self.stack.memory is None else self.stack.state_bytes(seq_len)
 
     def encode(self, images: Float[Tensor, "B 3 side side"], places: Tensor) -> Float[Tensor, "B tokens dim"]:
         """Vectors of the class token and of the patches at places (B, M) int64, in that order."""

@@ -94,8 +94,8 @@ class SequenceModel(ZooModel):
         Raises:
             ValueError: a state where the model carries none; a position beyond those that were learned.
         """
-        if state is not None and not x.shape[1] and self.stack.carries_state:
-            return x, state
+        if not x.shape[1] and self.stack.carries_state:
+            return x, self.init_state(x.shape[0], x.device) if state is None else state
         position = 0 if state is None else int(state.position)
         num_tokens = x.shape[1]
         if self.positions is not None:
