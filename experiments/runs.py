@@ -62,10 +62,16 @@ def effective_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     """A section with its defaults, flat: what is called with arguments inside it has a dot in its keys."""
-    flat = {key: value for key, value in defaults_of(section["_target_"]).items() if _is_plain(value)}
+    defaults = {key: value for key, value in defaults_of(section["_target_"]).items() if _is_plain(value)}
+    return _flat(defaults | dict(section))
+
+
+def _flat(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section's keys, those of what is called with arguments inside it (or with none) in place of its own."""
+    flat: dict[str, Any] = {}
     for key, value in section.items():
-        if key in _CALLED and isinstance(value, Mapping):
-            value = {"_target_": _CALLED[key], **value}
+        if key in _CALLED and (value is None or isinstance(value, Mapping)):
+            value = {"_target_": _CALLED[key], **(value or {})}
         if isinstance(value, Mapping) and "_target_" in value:
             flat.update({f"{key}.{inner}": given for inner, given in _with_defaults(value).items()})
         else:
@@ -96,7 +102,7 @@ def check_unchanged(folder: Path, config: Mapping[str, Any]) -> None:
             f"{path} can't be read ({error}), so what the run in the folder does is not known: move the folder away"
         ) from error
     for name, section in before.items():
-        for key, value in section.items():
+        for key, value in _flat(section).items():
             if key in now[name] and not _equal(value, now[name][key]):
                 raise ConfigChangedError(
                     f"{folder} was made with {name}.{key}={value!r}, which is {now[name][key]!r} now: "

@@ -171,6 +171,35 @@ def test_a_default_of_a_diagnostic_that_changed_since_is_refused(tmp_path):
         check_unchanged(tmp_path, DIAGNOSTIC)
 
 
+@pytest.mark.parametrize("written", [{}, {"write": "gaussian"}, {"sigma_scale": 1}])
+@pytest.mark.parametrize("left", ["as it was given", "as the mapping that it was"])
+def test_a_run_goes_on_however_its_memory_options_are_written(written, left, tmp_path):
+    """What has one hash has one folder, and none of its spellings may bar it: also not that of an older file."""
+    defaults = changed("model.network.memory_options", {})
+    assert config_hash(changed("model.network.memory_options", written)) == config_hash(defaults)
+    check_unchanged(tmp_path, changed("model.network.memory_options", written))
+    if left == "as the mapping that it was":
+        path = tmp_path / "effective.json"
+        effective = json.loads(path.read_text())
+        network = {k: v for k, v in effective["network"].items() if not k.startswith("memory_options")}
+        path.write_text(json.dumps(effective | {"network": network | {"memory_options": written}}))
+    for again in ({}, written):
+        check_unchanged(tmp_path, changed("model.network.memory_options", again))
+    with pytest.raises(ConfigChangedError, match=r"network\.memory_options\.update='factorised', which is 'pointwise'"):
+        check_unchanged(tmp_path, changed("model.network.memory_options", {"update": "pointwise"}))
+
+
+def test_an_option_of_the_memory_whose_default_changed_since_is_refused(tmp_path):
+    config = changed("model.network.memory_options", {})
+    check_unchanged(tmp_path, config)
+    path = tmp_path / "effective.json"
+    effective = json.loads(path.read_text())
+    effective["network"]["memory_options.update"] = "pointwise"
+    path.write_text(json.dumps(effective))
+    with pytest.raises(ConfigChangedError, match=r"memory_options\.update='pointwise', which is 'factorised' now"):
+        check_unchanged(tmp_path, config)
+
+
 def test_the_order_of_keys_does_not_change_the_hash():
     reordered = changed("model.network", dict(reversed(CONFIG["model"]["network"].items())))
     assert config_hash(reordered) == config_hash(CONFIG)
