@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-# What `experiments.train` imports and what takes its time; the module itself is run anew for every run.
-PRELOAD = ("experiments.fitting", "experiments.tracking", "experiments.wikitext.task")
+# What a run imports; `experiments.train` itself is run anew for every run.
+PRELOAD = ("experiments.runner", "experiments.wikitext.task")
 # No run prints it.
 DONE = "\x04done "
 # Lines as they come; and what `tensormem.runtime` says of pools of memory.

@@ -19,9 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.checkpoints import DamagedCheckpointError, resume_point
 from experiments.config_check import nearest
-from experiments.resolvers import CONF, sizes_of
+from experiments.resolvers import CONF, resolve, sizes_of
+from experiments.results import RESULT
 from experiments.runs import run_folder
-from experiments.train import RESULT, resolve
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,10 @@ from experiments.figures import draw_all
 from experiments.launcher import Launcher
 from experiments.overall import OverallProgress, duration
 from experiments.plan import PlannedRun, benchmarks, plan
-from experiments.results import read_result
+from experiments.resolvers import resolve
+from experiments.results import RESULT, read_result
+from experiments.sweeps import INTERRUPTED
 from experiments.tables import make_table
-from experiments.train import INTERRUPTED, RESULT, resolve
 from experiments.training import Training
 from tensormem.runtime import keep_freed_memory
 

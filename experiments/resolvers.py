@@ -1,11 +1,15 @@
-"""What the configs under `conf/` can ask for: the sizes of a scale, and the models of a domain."""
+"""What the configs under `conf/` can ask for: the sizes of a scale, and the models of a domain.
+
+OmegaConf knows these as soon as this module is imported.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
@@ -35,8 +39,10 @@ def windows_of(tokens: int, window: int) -> int:
     return tokens // window
 
 
-def register() -> None:
-    """Make them known to OmegaConf; calling it again does no harm."""
-    OmegaConf.register_new_resolver("sizes_of", sizes_of, replace=True)
-    OmegaConf.register_new_resolver("windows_of", windows_of, replace=True)
-    OmegaConf.register_new_resolver("models_of", models_of, replace=True)
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """Plain containers, with every interpolation done; a missing value is an error."""
+    return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+
+
+for _resolver in (sizes_of, models_of, windows_of):
+    OmegaConf.register_new_resolver(_resolver.__name__, _resolver, replace=True)

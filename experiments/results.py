@@ -19,6 +19,7 @@ from experiments.provenance import collect_provenance
 from experiments.schema import SCHEMA_VERSION, ResultError, check_schema
 
 __all__ = [
+    "RESULT",
     "SCHEMA_VERSION",
     "ResultError",
     "check_portable",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 Result = dict[str, Any]
+# The file in a run's folder.
+RESULT = "result.json"
 
 # The package that keeps an experiment's results of record, where it is not the one of its name.
 _HOME = {"quickstart": "wikitext"}
@@ -227,7 +230,7 @@ def _files_below(root: Path) -> Iterator[Path]:
     elif root.name == "results":
         yield from sorted(root.glob("*.json"))
     else:
-        yield from sorted({*root.rglob("result.json"), *root.rglob("results/*.json")})
+        yield from sorted({*root.rglob(RESULT), *root.rglob("results/*.json")})
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,6 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch.utils._pytree import tree_leaves
 
-from experiments import resolvers
 from experiments.drawing import panels
 from experiments.provenance import collect_provenance, machine
 from experiments.render import Section, Table, render_markdown
@@ -39,7 +38,6 @@ TIMED_TOKENS = 8
 
 def models(scale: str) -> dict[str, LanguageModel]:
     """Every streaming model with random weights, without learned positions, which would end."""
-    resolvers.register()
     found = {}
     for path in sorted((CONF / "model" / "language").glob("*.yaml")):
         with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -19,7 +19,6 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from experiments import resolvers
 from experiments.drawing import panels
 from experiments.provenance import collect_provenance, machine
 from experiments.render import Section, Table, render_markdown
@@ -41,7 +40,6 @@ MIB = 2**20
 
 def model_of(name: str, scale: str, **more: Any) -> VideoModel:
     """A model with random weights and no end to its frames' numbers, in evaluation mode."""
-    resolvers.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", overrides=["experiment=ucf101", f"model=video/{name}", f"scale={scale}"])
     size = {"image_size": config.data.image_size, "patch": config.data.patch}

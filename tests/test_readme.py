@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import figures, generate, stream_video, tables, train
+from experiments import figures, generate, runner, stream_video, tables
 from experiments.benchmarks import BENCHMARKS
 from experiments.readmes import tables_by_key
 from experiments.report import __main__ as report
+from experiments.resolvers import resolve
 from experiments.results import load_results
 from experiments.runs import run_folder
 from tests.experiments.composing import composed, finished_run
@@ -92,7 +93,7 @@ def with_a_checkpoint(command):
     place = next(place for place, word in enumerate(words) if word.startswith("checkpoint="))
     single = [line for line in commands() if "experiments.train" in line and "--multirun" not in line]
     trained = [shlex.split(line)[3:] for line in single if "scale=cpu" in line]
-    folders = [run_folder(train.resolve(composed(*overrides))) for overrides in trained]
+    folders = [run_folder(resolve(composed(*overrides))) for overrides in trained]
     assert Path(words[place].removeprefix("checkpoint=")).name in [folder.name for folder in folders]
     return words, place
 
@@ -112,8 +113,8 @@ def test_streaming_commands_run(command, data_root, tmp_path, capsys):
     words, place = with_a_checkpoint(command)
     overrides = ["experiment=ucf101", "model=video/tensor", "scale=smoke", "training.steps=5", "logger.mode=disabled"]
     config = composed(*overrides, f"data.root={data_root}", "data.folder=Weizmann4", f"runs.root={tmp_path}")
-    train.run(config)
-    words[place] = f"checkpoint={run_folder(train.resolve(config))}"
+    runner.run(config)
+    words[place] = f"checkpoint={run_folder(resolve(config))}"
     file = next(place for place, word in enumerate(words) if word.startswith("file="))
     words[file] = f"file={min((data_root / 'Weizmann4' / 'Jack').iterdir())}"
     assert stream_video.main(words) == 0

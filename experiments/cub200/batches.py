@@ -15,9 +15,8 @@ from jaxtyping import Float32, Int64, UInt8
 from torch import Tensor
 from torchvision.transforms.v2 import functional
 
+from experiments.batches import EndlessBatches, OnePass
 from experiments.cub200.cache import Images
-from experiments.data import OnePass
-from experiments.endless import EndlessBatches
 from experiments.seeding import uniform
 from experiments.views import NUM_UNIFORM, evaluation_view, training_view
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader
 
+from experiments.batches import endless_loader
 from experiments.cub200.batches import EvaluationBatches, ImageBatch, Pool, TrainingBatches
 from experiments.cub200.cache import CACHES, open_images
 from experiments.cub200.index import CubImage, read_index
 from experiments.cub200.splits import Splits, split
 from experiments.data import Data, check_minima
-from experiments.endless import endless_loader
 
 
 class CubData(Data):

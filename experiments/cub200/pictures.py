@@ -24,7 +24,7 @@ from experiments.cub200.data import CubData
 from experiments.cub200.masks import composite, masked_patches, masked_pixels, paper_composite
 from experiments.cub200.tables import named_groups
 from experiments.loading import CONFIG, build, load_model, read_checkpoint
-from experiments.results import ResultError, read_result
+from experiments.results import RESULT, ResultError, read_result
 from experiments.summary import pool_seeds
 from tensormem.models.masked_autoencoder import MaskedAutoencoder
 
@@ -86,7 +86,7 @@ def draw_runs(folders: Iterable[Path], output: Path, root: str | None = None) ->
     Raises:
         OSError, ValueError: a folder holds no finished run of cub200, or the images are not there.
     """
-    results = {folder: read_result(folder / "result.json") for folder in folders}
+    results = {folder: read_result(folder / RESULT) for folder in folders}
     for folder, result in results.items():
         if result["experiment"] != "cub200":
             raise ResultError(f"{folder} is a run of {result['experiment']}: give runs of cub200")

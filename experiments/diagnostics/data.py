@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from experiments.data import Data, FixedLoader, check_minima, rows_of_process
+from experiments.batches import FixedLoader, rows_of_process
+from experiments.data import Data, check_minima
 from experiments.diagnostics.diagnostic import Batch, Diagnostic
 from experiments.diagnostics.seeding import batch_generator
 

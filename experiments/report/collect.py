@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.benchmarks import BENCHMARKS
 from experiments.logged import METRICS
 from experiments.report.measures import settings
-from experiments.results import Result, ResultError, order_key, read_result, result_files, run_key
+from experiments.results import RESULT, Result, ResultError, order_key, read_result, result_files, run_key
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -65,7 +65,7 @@ def collect(roots: Iterable[str | os.PathLike[str]]) -> tuple[list[Run], list[Le
             else:
                 found.setdefault(run_key(run.result), run)
         for path in sorted(root.rglob(METRICS)):
-            if not path.with_name("result.json").exists():
+            if not path.with_name(RESULT).exists():
                 reason = "has no result.json: the run goes on, or was cut off; its command, given again, resumes it"
                 left_out.setdefault(path.resolve(), LeftOut(_place(path.parent, root), reason))
     runs = sorted(found.values(), key=lambda run: order_key(run.result))

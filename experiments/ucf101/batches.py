@@ -14,8 +14,7 @@ from jaxtyping import Float32, Int64, UInt8
 from torch import Tensor
 from torchvision.transforms.v2 import functional
 
-from experiments.data import OnePass
-from experiments.endless import EndlessBatches
+from experiments.batches import EndlessBatches, OnePass
 from experiments.seeding import uniform
 from experiments.ucf101 import jitter
 from experiments.ucf101.clips import Clips

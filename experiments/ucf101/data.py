@@ -8,8 +8,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from experiments.batches import endless_loader
 from experiments.data import Data, check_minima
-from experiments.endless import endless_loader
 from experiments.ucf101.batches import Augmentation, ClipBatch, EvaluationBatches, Pool, TrainingBatches
 from experiments.ucf101.clips import CACHES, open_clips
 from experiments.ucf101.decoding import DAMAGED, decoder

@@ -9,8 +9,8 @@ from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from experiments.data import Data, FixedLoader, check_minima
-from experiments.endless import endless_loader
+from experiments.batches import FixedLoader, endless_loader
+from experiments.data import Data, check_minima
 from experiments.wikitext.corpora import TokenCorpus, check_choice, load_tokens
 from experiments.wikitext.corpus import OFFICIAL_COUNTS, SplitCounts
 from experiments.wikitext.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from experiments.endless import batch_numbers
+from experiments.batches import batch_numbers
 
 PROTOCOLS = ("full", "paper")
 PAPER_STREAMS = 32

@@ -5,14 +5,13 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from experiments import resolvers, train
-from experiments.resolvers import CONF
+from experiments import runner
+from experiments.resolvers import CONF, resolve
 from experiments.runs import run_folder
 
 
 def composed(*overrides: str) -> DictConfig:
     """The config of `python -m experiments.train <overrides>`."""
-    resolvers.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("config", overrides=list(overrides))
 
@@ -40,8 +39,8 @@ _TWO_STEPS = [
 def finished_run(root: Path, *overrides: str) -> Path:
     """The folder of a run of two steps in windows of 32, trained for the tests."""
     config = composed(*_TWO_STEPS, f"runs.root={root}", *overrides)
-    train.run(config)
-    return run_folder(train.resolve(config))
+    runner.run(config)
+    return run_folder(resolve(config))
 
 
 # 12 steps; dropout on, because its random numbers are what a resumed run gets wrong first.
@@ -68,4 +67,4 @@ def tiny(data_root: str | Path, runs: Path, *overrides: str) -> DictConfig:
 
 def folder_of(config: DictConfig) -> Path:
     """The folder of a config's run."""
-    return run_folder(train.resolve(config))
+    return run_folder(resolve(config))

@@ -5,9 +5,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from experiments import train
 from experiments.benchmarks import BENCHMARKS
-from experiments.resolvers import CONF
+from experiments.resolvers import CONF, resolve
 from tests.experiments.composing import choices, composed
 
 SCALES = ["smoke", "cpu", "paper"]
@@ -18,7 +17,7 @@ PRESETS = ["small", "base", "large"]
 @pytest.mark.parametrize("model", choices("model/language"))
 def test_every_model_composes_at_every_scale(model, scale):
     config = composed(f"model=language/{model}", f"scale={scale}")
-    resolved = train.resolve(config)
+    resolved = resolve(config)
     assert resolved["model"]["name"] == model
     assert resolved["size"]["name"] == scale
     instantiate(config.training)
@@ -60,7 +59,7 @@ def test_the_published_values_are_those_of_the_published_models():
 
 @pytest.mark.parametrize("corpus", ["shakespeare", "synthetic"])
 def test_another_corpus_has_no_published_value(corpus):
-    config = train.resolve(composed(f"corpus={corpus}"))
+    config = resolve(composed(f"corpus={corpus}"))
     assert config["published"] == {}
     assert config["protocol"]["corpus"] == corpus
     instantiate(composed(f"corpus={corpus}").data)
@@ -72,13 +71,13 @@ def test_every_corpus_is_tested():
 
 @pytest.mark.parametrize("model", choices("model/language"))
 def test_a_sweep_allows_only_what_is_declared_to_read_the_future(model):
-    config = train.resolve(composed("+sweep=wikitext", f"model=language/{model}"))
+    config = resolve(composed("+sweep=wikitext", f"model=language/{model}"))
     assert config["allow_noncausal"] == (model == "tensor_depth")
 
 
 @pytest.mark.parametrize("model", choices("model/language"))
 def test_the_quickstart_composes(model):
-    config = train.resolve(composed("experiment=quickstart", f"model=language/{model}"))
+    config = resolve(composed("experiment=quickstart", f"model=language/{model}"))
     assert (config["name"], config["size"]["name"], config["data"]["corpus"]) == ("quickstart", "tiny", "synthetic")
 
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from experiments import train
+from experiments import runner
 from experiments.logged import METRICS, read_metrics
 from experiments.memory_watch import memory_summary
+from experiments.resolvers import resolve
 from experiments.runs import run_folder
 from tensormem import TensorMemory
 from tensormem.memory.observe import observed
@@ -42,11 +43,11 @@ def test_a_run_logs_its_memory_at_each_validation(model, tmp_path):
         "trainer.deterministic=true",
         f"runs.root={tmp_path}",
     )
-    train.run(config)
-    lines = read_metrics(run_folder(train.resolve(config)) / METRICS)
+    runner.run(config)
+    lines = read_metrics(run_folder(resolve(config)) / METRICS)
     watched = [line for line in lines if any(name.startswith("memory/layer_1/") for name in line)]
     assert [line["step"] for line in watched] == ([2, 4] if model == "tensor_layer" else [])
     assert all("validation/nats" in line for line in watched)
-    shown = (run_folder(train.resolve(config)) / "sample.txt").read_text().splitlines()
+    shown = (run_folder(resolve(config)) / "sample.txt").read_text().splitlines()
     assert len(shown) == 8
     assert all(line.startswith("right ") and " given " in line for line in shown)

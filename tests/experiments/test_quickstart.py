@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from experiments import train
+from experiments import runner
 from tests.experiments.composing import composed
 
 
 def quickstart(model, tmp_path, *overrides):
-    return train.run(
+    return runner.run(
         composed(
             "experiment=quickstart",
             "+sweep=quickstart",

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments import reproduce, train
+from experiments import reproduce
 from experiments.plan import plan
 from experiments.reproduce import estimate_minutes
+from experiments.results import RESULT
 from tests.experiments.composing import choices
 from tests.experiments.test_train import TINY
 
@@ -27,7 +28,7 @@ def test_a_run_that_was_cut_off_counts_what_is_left(tmp_path):
     start = reproduce._MINUTES_TO_START
     assert whole == pytest.approx((12 * 84 + 4 * 700 / 3) / 6000 + start)
     assert rest == pytest.approx((3 * 84 + 1.75 * 700 / 3) / 6000 + start)
-    (run.folder / train.RESULT).touch()
+    (run.folder / RESULT).touch()
     assert resumable.steps_left == 0
 
 
@@ -55,14 +56,14 @@ def test_one_command_from_nothing_to_the_table(models, data_root, tmp_path, capf
 
     # Cut one run back to unfinished: the others are not run again.
     (base,) = plan("wikitext", [*overrides, "model=language/base"])
-    stamp = (base.folder / train.RESULT).stat().st_mtime_ns
+    stamp = (base.folder / RESULT).stat().st_mtime_ns
     (depth,) = plan("wikitext", [*overrides, "model=language/tensor_depth"])
-    before = json.loads((depth.folder / train.RESULT).read_text())
+    before = json.loads((depth.folder / RESULT).read_text())
     shutil.rmtree(depth.folder)
     assert reproduce.main(arguments) == 0
     assert "base-seed0             4 steps, 0.0M tokens: finished" in capfd.readouterr().out
-    assert (base.folder / train.RESULT).stat().st_mtime_ns == stamp
-    assert json.loads((depth.folder / train.RESULT).read_text())["metrics"] == before["metrics"]
+    assert (base.folder / RESULT).stat().st_mtime_ns == stamp
+    assert json.loads((depth.folder / RESULT).read_text())["metrics"] == before["metrics"]
 
 
 def test_without_data_it_stops_before_any_run(tmp_path, capfd):

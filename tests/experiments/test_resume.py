@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments import train
+from experiments import runner
 from experiments.checkpoints import DamagedCheckpointError, resume_point
 from experiments.logged import METRICS, read_metrics
+from experiments.results import RESULT
+from experiments.sweeps import INTERRUPTED
 from experiments.wikitext.task import LanguageTask
 from tests.experiments.composing import TINY, folder_of, tiny
 
@@ -27,7 +29,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, data_root
     # Steps 4 and 8 are those of an evaluation; the checkpoints are at 3, 6 and 9.
     last_step = random.choice([4, 6, 8, 10])
     print(f"killed after step {last_step}")
-    whole = train.run(tiny(data_root, tmp_path / "whole", f"model=language/{model}"))
+    whole = runner.run(tiny(data_root, tmp_path / "whole", f"model=language/{model}"))
 
     killed = tiny(data_root, tmp_path / "killed", f"model=language/{model}")
     command = [sys.executable, "-m", "experiments.train", *TINY, f"model=language/{model}"]
@@ -44,8 +46,8 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, data_root
     finally:
         process.kill()
         process.wait()
-    assert not (folder_of(killed) / train.RESULT).exists()
-    resumed = train.run(killed)
+    assert not (folder_of(killed) / RESULT).exists()
+    resumed = runner.run(killed)
 
     for name in ("last.ckpt", "best.ckpt"):
         expected = torch.load(folder_of(tiny(data_root, tmp_path / "whole", f"model=language/{model}")) / name)
@@ -76,11 +78,11 @@ def stopped_and_whole(data_root, tmp_path_factory):
             raise RuntimeError("out of power")
         return step(self, batch, batch_idx)
 
-    train.run(tiny(data_root, roots[1]))
+    runner.run(tiny(data_root, roots[1]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LanguageTask, "training_step", fail)
         with pytest.raises(RuntimeError, match="out of power"):
-            train.run(tiny(data_root, roots[0]))
+            runner.run(tiny(data_root, roots[0]))
     return roots
 
 
@@ -114,7 +116,7 @@ def _flip(file):
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(damage, stopped_run, capsys):
     stopped, whole = stopped_run
     damage(folder_of(stopped) / "last.ckpt")
-    train.run(stopped)
+    runner.run(stopped)
     printed = capsys.readouterr().out
     assert "last.ckpt is damaged" in printed
     assert f"resuming from {folder_of(stopped) / 'previous.ckpt'}" in printed
@@ -124,7 +126,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(damage, stopped_run, 
 def test_a_kill_between_two_moves_leaves_the_one_before(stopped_run):
     stopped, whole = stopped_run
     (folder_of(stopped) / "last.ckpt").unlink()
-    train.run(stopped)
+    runner.run(stopped)
     assert_same_end(stopped, whole)
 
 
@@ -135,7 +137,7 @@ def test_a_run_of_which_no_checkpoint_is_whole_says_so(stopped_run):
     with pytest.raises(
         DamagedCheckpointError, match=r"last\.ckpt is damaged.*previous\.ckpt is damaged.*move the folder"
     ):
-        train.run(stopped)
+        runner.run(stopped)
 
 
 def test_a_full_disk_costs_no_more_than_the_steps_since_the_last_checkpoint(data_root, stopped_run):
@@ -159,7 +161,7 @@ def test_a_full_disk_costs_no_more_than_the_steps_since_the_last_checkpoint(data
         "previous.ckpt",
     ]
     assert not list(folder_of(stopped).glob(".*.partial"))
-    train.run(stopped)
+    runner.run(stopped)
     assert_same_end(stopped, whole)
 
 
@@ -186,7 +188,7 @@ def test_ctrl_c_says_how_to_go_on(data_root, tmp_path):
             break
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == train.INTERRUPTED
+    assert process.returncode == INTERRUPTED
     assert "the same command goes on from the last checkpoint" in errors
     assert "Traceback" not in errors
 
@@ -212,7 +214,7 @@ def test_an_interrupt_in_the_test_is_one_too(number, data_root, tmp_path):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.returncode == train.INTERRUPTED, process.stderr
+    assert process.returncode == INTERRUPTED, process.stderr
     assert "interrupted at step 4: the same command goes on" in process.stderr
     assert list(tmp_path.rglob("result.json")) == []
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments import train
+from experiments import runner
 from experiments.benchmarks import BENCHMARKS
-from experiments.results import read_result
+from experiments.results import RESULT, read_result
 from experiments.runs import ConfigChangedError
 from tensormem.audit import CausalityError
 from tests.experiments.composing import TINY, choices, composed, folder_of, tiny
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("model", choices("model/language"))
 def test_every_model_runs_to_a_result(model, data_root, tmp_path):
     config = tiny(data_root, tmp_path, "+sweep=wikitext", f"model=language/{model}")
-    result = train.run(config)
-    stored = read_result(folder_of(config) / train.RESULT)
+    result = runner.run(config)
+    stored = read_result(folder_of(config) / RESULT)
     assert stored == json.loads(json.dumps(result))
     assert stored["model"] == model
     assert stored["causal"] == (stored["audit"]["start"]["verdict"] == "causal")
@@ -66,24 +66,24 @@ def test_every_shipped_choice_runs_to_a_result(choice, data_root, tmp_path):
     # The quickstart has a scale of its own; the rest is tried at the smallest, but for the scales themselves.
     scale = [] if choice.startswith(("scale=", "experiment=quickstart")) else ["scale=smoke"]
     config = composed(choice, *scale, *SHORT, f"data.root={data_root}", f"runs.root={tmp_path}")
-    result = train.run(config)
+    result = runner.run(config)
     assert result["training"]["steps"] == 1
     assert result["metrics"]["test_targets"] == 99
-    assert read_result(folder_of(config) / train.RESULT)["protocol"]["corpus"] == config.data.corpus
+    assert read_result(folder_of(config) / RESULT)["protocol"]["corpus"] == config.data.corpus
 
 
 def test_a_model_that_reads_the_future_is_refused_before_any_work(tmp_path):
     config = tiny(tmp_path / "no-data-here", tmp_path / "runs", "model=language/tensor_depth")
     with pytest.raises(CausalityError, match=r"tensor_depth reads the future.*allow_noncausal=true"):
-        train.run(config)
+        runner.run(config)
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_finished_run_is_not_run_again(data_root, tmp_path, capsys):
     config = tiny(data_root, tmp_path)
-    first = train.run(config)
+    first = runner.run(config)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    again = train.run(tiny("no-data-here", tmp_path))
+    again = runner.run(tiny("no-data-here", tmp_path))
     assert again == json.loads(json.dumps(first))
     assert "finished before" in capsys.readouterr().out
     before.pop(folder_of(config) / ".lock")
@@ -92,7 +92,7 @@ def test_a_finished_run_is_not_run_again(data_root, tmp_path, capsys):
 
 def test_checkpoints_load_with_weights_only(data_root, tmp_path):
     config = tiny(data_root, tmp_path)
-    train.run(config)
+    runner.run(config)
     for name in ("last.ckpt", "best.ckpt"):
         assert torch.load(folder_of(config) / name, weights_only=True)["state_dict"]
 
@@ -127,7 +127,7 @@ def test_a_user_error_is_one_message(tmp_path):
 
 def test_a_run_without_gain_stops_early(data_root, tmp_path):
     # A rate so small that float32 weights do not move: no evaluation gains on the first.
-    result = train.run(tiny(data_root, tmp_path, "training.learning_rate=1e-30", "training.patience=1"))
+    result = runner.run(tiny(data_root, tmp_path, "training.learning_rate=1e-30", "training.patience=1"))
     assert result["training"]["stopped_early"]
     assert result["training"]["steps"] == 8
     assert result["training"]["budget_tokens"] == 12 * 4 * 21
@@ -135,7 +135,7 @@ def test_a_run_without_gain_stops_early(data_root, tmp_path):
 
 def test_a_config_that_cannot_train_is_refused(data_root, tmp_path):
     with pytest.raises(Exception, match=r"training\.evaluate_every=5 must divide training\.steps=12"):
-        train.run(tiny(data_root, tmp_path, "training.evaluate_every=5"))
+        runner.run(tiny(data_root, tmp_path, "training.evaluate_every=5"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -154,19 +154,19 @@ def test_a_failed_job_of_a_multirun_leaves_its_wandb_run_to_itself(data_root, tm
 def test_an_unwritable_run_root_is_named(data_root, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(OSError, match=r"can't write under the run root.*runs\.root"):
-        train.run(tiny(data_root, tmp_path / "file"))
+        runner.run(tiny(data_root, tmp_path / "file"))
 
 
 def test_a_default_that_changed_since_is_refused(data_root, tmp_path):
     config = tiny(data_root, tmp_path)
-    train.run(config)
+    runner.run(config)
     path = folder_of(config) / "effective.json"
     effective = json.loads(path.read_text())
     # As if the run had been made when mlp_ratio, which no key of the hash names, had another default.
     effective["network"]["mlp_ratio"] = 3.0
     path.write_text(json.dumps(effective))
     with pytest.raises(ConfigChangedError, match=r"network\.mlp_ratio=3\.0, which is 4\.0 now"):
-        train.run(config)
+        runner.run(config)
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_the_fused_scan_trains_as_the_reference_does(data_root, tmp_path):
             "training.patience=50",
         ]
         overrides += ["data.max_eval_tokens=512", f"+model.network.memory_options.scan={scan}"]
-        result = train.run(composed(*overrides, f"data.root={data_root}", f"runs.root={tmp_path}"))
+        result = runner.run(composed(*overrides, f"data.root={data_root}", f"runs.root={tmp_path}"))
         losses.append(result["history"]["validation_nats"])
     assert len(losses[0]) == 50
     # It learns: a loss that never moves would agree as well.

@@ -16,7 +16,6 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from experiments import resolvers
 from experiments.resolvers import CONF
 from tensormem.models.diagnostics import Tokens
 from tests.helpers import randomise
@@ -29,7 +28,6 @@ FOLDERS = sorted(path.name for path in (CONF / "model").iterdir() if path.is_dir
 @cache
 def _composed_model(experiment, model):
     """Composing takes a while, so once per model."""
-    resolvers.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("config", overrides=[f"experiment={experiment}", f"model={model}", "scale=smoke"]).model
 

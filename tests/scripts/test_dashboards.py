@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import train
+from experiments import runner
 from experiments.benchmarks import BENCHMARKS
 from experiments.logged import METRICS, read_metrics
+from experiments.resolvers import resolve
 from experiments.results import load_results
 from experiments.runs import run_folder
 from tests.experiments.composing import composed
@@ -58,8 +59,8 @@ def test_panels_draw_what_a_run_logs(dashboards, tmp_path):
         *("training.evaluate_every=4", "training.warmup_steps=1", "trainer.log_every=4", "trainer.accelerator=cpu"),
         *("logger.mode=disabled", f"runs.root={tmp_path}"),
     )
-    train.run(config)
-    logged = {name for line in read_metrics(run_folder(train.resolve(config)) / METRICS) for name in line}
+    runner.run(config)
+    logged = {name for line in read_metrics(run_folder(resolve(config)) / METRICS) for name in line}
     board = dashboards["BOARDS"]["diagnostics"]
     for panels in dashboards["sections"](board).values():
         for panel in panels:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from experiments import train
+from experiments.resolvers import resolve
 from experiments.runs import run_folder
 from tests.experiments.composing import composed
 
@@ -34,4 +34,4 @@ def tiny(data: Path, runs: Path, *overrides: str) -> DictConfig:
 
 def folder_of(config: DictConfig) -> Path:
     """Where the run of a config lives."""
-    return run_folder(train.resolve(config))
+    return run_folder(resolve(config))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments import endless as endless_module
+from experiments import batches as batches_module
 from experiments.cub200.batches import EvaluationBatches, ImageBatch, Pool, TrainingBatches
 from experiments.cub200.cache import open_images
 from experiments.cub200.index import read_index
@@ -95,7 +95,7 @@ def test_workers_take_turns(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None
     expected = first(training(pool, start=2), 6)
     for worker in range(3):
         info = partial(SimpleNamespace, id=worker, num_workers=3)
-        monkeypatch.setattr(endless_module, "get_worker_info", info)
+        monkeypatch.setattr(batches_module, "get_worker_info", info)
         for one, two in zip(first(training(pool, start=2), 2), expected[worker::3], strict=True):
             assert_same(one, two)
 

@@ -10,7 +10,7 @@ import torch
 from hydra.utils import instantiate
 from PIL import Image
 
-from experiments import train
+from experiments import runner
 from experiments.cub200 import pictures
 from experiments.cub200.batches import ImageBatch
 from experiments.cub200.masks import masked_patches, masked_pixels
@@ -91,7 +91,7 @@ def finished_runs(toy_root, tmp_path_factory):
     changes = [[], ["seed=1"], ["model=vision/registers"], ["model.network.target=normalised"]]
     configs = [tiny(toy_root, runs, *short, *more) for more in changes]
     for config in configs:
-        train.run(config)
+        runner.run(config)
     return [folder_of(config) for config in configs]
 
 

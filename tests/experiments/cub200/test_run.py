@@ -9,12 +9,13 @@ import torch
 from hydra.utils import instantiate
 from PIL import Image
 
-from experiments import reproduce, train
+from experiments import reproduce, runner
 from experiments.cub200.masks import masked_patches
 from experiments.cub200.metrics import MaskedPsnr, PaperPsnr
 from experiments.cub200.task import PICTURE, ReconstructionTask
+from experiments.errors import USER_ERRORS
 from experiments.loading import load_model
-from experiments.results import read_result
+from experiments.results import RESULT, read_result
 from tests.experiments.composing import choices
 from tests.experiments.cub200.runs import TINY, folder_of, tiny
 
@@ -23,8 +24,8 @@ FIGURES = ("psnr", "ssim", "reconstructions")
 
 def finished(config):
     """Run; the result, which is also that of the file."""
-    result = json.loads(json.dumps(train.run(config)))
-    assert read_result(folder_of(config) / train.RESULT) == result
+    result = json.loads(json.dumps(runner.run(config)))
+    assert read_result(folder_of(config) / RESULT) == result
     return result
 
 
@@ -95,7 +96,7 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(model, toy_root, tmp_pa
 
     monkeypatch.setattr(ReconstructionTask, "loss", until_step_7)
     with pytest.raises(RuntimeError, match="cut off"):
-        train.run(cut)
+        runner.run(cut)
     monkeypatch.undo()
     assert torch.load(folder_of(cut) / "last.ckpt")["global_step"] == 6
     resumed = finished(cut)
@@ -118,9 +119,9 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(model, toy_root, tmp_pa
 )
 def test_a_mistake_is_named_before_any_work(override, message, toy_root, tmp_path):
     with pytest.raises(Exception, match=message) as raised:
-        train.run(tiny(toy_root, tmp_path, override))
+        runner.run(tiny(toy_root, tmp_path, override))
     causes = (raised.value, raised.value.__cause__)
-    assert any(isinstance(cause, train.USER_ERRORS) for cause in causes), "it would be shown with a traceback"
+    assert any(isinstance(cause, USER_ERRORS) for cause in causes), "it would be shown with a traceback"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,11 +6,13 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
-from experiments import train
+from experiments import runner
 from experiments.checkpoints import BUILT_FROM
 from experiments.diagnostics.task import Answers, DiagnosticsTask, answer
+from experiments.errors import USER_ERRORS
 from experiments.loading import load_model
-from experiments.results import read_result
+from experiments.resolvers import resolve
+from experiments.results import RESULT, read_result
 from experiments.runs import run_folder
 from tests.experiments.composing import choices, composed
 
@@ -37,13 +39,13 @@ def tiny(runs, *overrides):
 
 
 def folder_of(config):
-    return run_folder(train.resolve(config))
+    return run_folder(resolve(config))
 
 
 def finished(config):
     """Run; the result, which is also that of the file."""
-    result = json.loads(json.dumps(train.run(config)))
-    assert read_result(folder_of(config) / train.RESULT) == result
+    result = json.loads(json.dumps(runner.run(config)))
+    assert read_result(folder_of(config) / RESULT) == result
     return result
 
 
@@ -144,9 +146,9 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(model, tmp_path, monkey
 
     monkeypatch.setattr(DiagnosticsTask, "loss", until_step_7)
     with pytest.raises(RuntimeError, match="cut off"):
-        train.run(cut)
+        runner.run(cut)
     monkeypatch.undo()
-    assert not (folder_of(cut) / train.RESULT).exists()
+    assert not (folder_of(cut) / RESULT).exists()
     assert torch.load(folder_of(cut) / "last.ckpt")["global_step"] == 6
     resumed = finished(cut)
 
@@ -174,6 +176,6 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(model, tmp_path, monkey
 )
 def test_a_mistake_is_named_before_any_work(override, message, tmp_path):
     with pytest.raises(Exception, match=message) as raised:
-        train.run(tiny(tmp_path, override))
-    assert isinstance(raised.value, train.USER_ERRORS), "it would be shown with a traceback"
+        runner.run(tiny(tmp_path, override))
+    assert isinstance(raised.value, USER_ERRORS), "it would be shown with a traceback"
     assert list(tmp_path.iterdir()) == []

@@ -8,9 +8,10 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
-from experiments import train
+from experiments import runner
 from experiments.loading import load_model
-from experiments.results import read_result
+from experiments.resolvers import resolve
+from experiments.results import RESULT, read_result
 from experiments.runs import run_folder
 from experiments.ucf101.decoding import decoder
 from experiments.ucf101.metrics import ClipScores, mean_over_views
@@ -32,8 +33,8 @@ TINY = [
 
 def finished(config):
     """Run; the result, which is also that of the file."""
-    result = json.loads(json.dumps(train.run(config)))
-    assert read_result(run_folder(train.resolve(config)) / train.RESULT) == result
+    result = json.loads(json.dumps(runner.run(config)))
+    assert read_result(run_folder(resolve(config)) / RESULT) == result
     return result
 
 
@@ -50,12 +51,12 @@ def test_every_model_runs_to_a_result_and_is_loaded_again(model, toy_root, tmp_p
     assert (result["gates"] is not None) == with_memory
     assert result["streaming"] == ("none" if model.startswith("base") else "frame")
     assert "root" not in result["config"]["data"]
-    shown = (run_folder(train.resolve(config)) / "sample.txt").read_text().splitlines()
+    shown = (run_folder(resolve(config)) / "sample.txt").read_text().splitlines()
     assert len(shown) == 4
     assert all(line.partition(":")[0] in ("Bend", "Jack", "Wave") and line.count("%") == 3 for line in shown)
 
     # The weights that are loaded are those that the test number is of.
-    loaded, scores = load_model(run_folder(train.resolve(config))), ClipScores()
+    loaded, scores = load_model(run_folder(resolve(config))), ClipScores()
     data = instantiate(config.data)
     data.setup()
     with torch.no_grad():
@@ -73,7 +74,7 @@ def test_where_frames_are_kept_is_the_machine_s_own_matter(toy_root, tmp_path):
     assert list((tmp_path / "frames").rglob("*.npy"))
     for block in ("config", "config_hash", "metrics", "history"):
         assert results[0][block] == results[1][block]
-    assert load_model(run_folder(train.resolve(composed(*kept, f"runs.root={tmp_path / str(len(kept))}"))))
+    assert load_model(run_folder(resolve(composed(*kept, f"runs.root={tmp_path / str(len(kept))}"))))
 
 
 def test_an_interrupted_run_goes_on_to_the_same_result(toy_root, tmp_path, monkeypatch):
@@ -90,7 +91,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(toy_root, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(ClassificationTask, "training_step", fail)
         with pytest.raises(RuntimeError, match="out of power"):
-            train.run(config)
+            runner.run(config)
     parts = finished(config)
     assert parts["history"]["validation_nats"] == whole["history"]["validation_nats"]
     assert parts["tests"] == whole["tests"]
@@ -111,4 +112,4 @@ def test_the_real_clips_go_from_file_to_logits_of_all_classes(data_root, tmp_pat
     assert result["metrics"]["chance"] == pytest.approx(100 / 101)
     assert result["protocol"]["views"] == 2
     assert result["clips"] == {"found": "18 of 13,320 clips of 101 classes: a part", "decoder": decoder()}
-    assert load_model(run_folder(train.resolve(config))).readout.out_features == 101
+    assert load_model(run_folder(resolve(config))).readout.out_features == 101

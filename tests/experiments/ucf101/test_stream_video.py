@@ -5,8 +5,9 @@ import shutil
 import pytest
 import torch
 
-from experiments import stream_video, train
+from experiments import runner, stream_video
 from experiments.loading import load_model
+from experiments.resolvers import resolve
 from experiments.runs import run_folder
 from experiments.ucf101.data import UcfData
 from tests.experiments.composing import composed
@@ -23,8 +24,8 @@ def run(toy_root, tmp_path_factory):
             "trainer.accelerator=cpu", "logger.mode=disabled", f"model=video/{model}", f"data.root={toy_root}",
             f"runs.root={tmp_path_factory.mktemp('runs')}", *overrides,
         )  # fmt: skip
-        train.run(config)
-        return run_folder(train.resolve(config))
+        runner.run(config)
+        return run_folder(resolve(config))
 
     return build
 

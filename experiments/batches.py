@@ -1,4 +1,8 @@
-"""Batches without end: in worker processes, and of a data set's members in a random order of each epoch."""
+"""Batches: without end for training, in worker processes; those of one pass for evaluation; and a process's share.
+
+Spawned workers import this and what they make batches of, so neither imports Lightning, which takes seconds and
+hundreds of MB in each of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from experiments.data import rows_of_process
 from experiments.seeding import permutation
 
 Batch = TypeVar("Batch")
@@ -95,3 +98,64 @@ class EndlessBatches(IterableDataset[Batch], ABC, Generic[Batch]):
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, permutation(self.num_members, self.seed, "order", epoch)
         return int(self._order[1][place])
+
+
+class FixedLoader:
+    """The batches of one evaluation pass, in order.
+
+    Not a DataLoader: the batches are in memory, so workers would only copy them; and with several processes Lightning
+    would deal a DataLoader's batches out to the processes, repeating some to even them out, so that a target could
+    count twice. This way every process sees all of them once, for `experiments.data.EVALUATED_BY_EACH`.
+    """
+
+    def __init__(self, batches: list[Any]) -> None:
+        """Serve ``batches`` on every pass."""
+        self.batches = batches
+
+    def __len__(self) -> int:
+        """Number of batches of a pass."""
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Start a pass."""
+        return iter(self.batches)
+
+
+class OnePass(ABC, Generic[Batch]):
+    """The batches of one evaluation pass, each made when its turn comes; the last one may be smaller.
+
+    Not a DataLoader, for the reason that `FixedLoader` gives: every process sees all members once.
+
+    Args:
+        num_members: members of the split, in order.
+        batch_size: members of a batch.
+    """
+
+    def __init__(self, num_members: int, batch_size: int) -> None:
+        self.num_members = num_members
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        """Number of batches of a pass."""
+        return -(-self.num_members // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Start a pass."""
+        for start in range(0, self.num_members, self.batch_size):
+            yield self.batch(range(start, min(start + self.batch_size, self.num_members)))
+
+    @abstractmethod
+    def batch(self, members: range) -> Batch:
+        """The batch of these members, numbered from 0."""
+
+
+def rows_of_process(batch_size: int, rank: int, world_size: int) -> range:
+    """The consecutive rows of a batch that are a process's.
+
+    Raises:
+        ValueError: ``world_size`` does not divide ``batch_size``.
+    """
+    if batch_size % world_size:
+        raise ValueError(f"data.batch_size={batch_size} must be a multiple of the {world_size} processes")
+    share = batch_size // world_size
+    return range(rank * share, (rank + 1) * share)

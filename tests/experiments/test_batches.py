@@ -1,9 +1,12 @@
 """Batches without end, and the processes that prepare them."""
 
+import subprocess
+import sys
+
 from torch import Tensor, zeros
 from torch.utils.data import IterableDataset
 
-from experiments.endless import batch_numbers, endless_loader
+from experiments.batches import batch_numbers, endless_loader
 
 
 class Many(IterableDataset):
@@ -28,3 +31,11 @@ def test_without_workers_the_order_is_the_same():
     assert first[0] == 7
     assert all(isinstance(tensor, Tensor) for tensor in first[1:])
     assert next(batches)[0] == 8
+
+
+def test_what_a_worker_imports_is_without_the_trainer():
+    """A spawned worker imports the main module, and that of its batches; Lightning would take it seconds."""
+    modules = [f"experiments.{name}" for name in ("train", "wikitext.windows", "cub200.batches", "ucf101.batches")]
+    heavy = {"pytorch_lightning", "lightning_fabric", "torchmetrics", "wandb", "matplotlib", "datasets"}
+    code = f"import sys, {', '.join(modules)}; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
