@@ -9,7 +9,9 @@ import csv
 import io
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ COLOURS = {
 # Of models that have no colour above: away from all of those.
 OTHERS = ("#8B0000", "#00E5FF", "#B8E986", "#4B0FFF", "#FFB07C", "#3D6B1F")
 MARKERS = "osD^vP"
+_sources_only = ContextVar("sources_only", default=False)
 # The label of what has no entry in the legend.
 UNLISTED = "_nolegend_"
 # A longer legend would lie on the lines: it stands beside them.
@@ -76,6 +79,16 @@ def line_styles(label: str, causal: bool, seeds: Sequence[int]) -> list[dict[str
     return styles
 
 
+@contextmanager
+def sources_only() -> Iterator[None]:
+    """Figures are saved as their sources alone, for those who ask what a figure shows: the pictures take the time."""
+    token = _sources_only.set(True)
+    try:
+        yield
+    finally:
+        _sources_only.reset(token)
+
+
 def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLike[str]], None]]:
     """The axes of a new figure, and a function that adds the legend and saves the figure, making its folder."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -95,7 +108,8 @@ def new_figure(xlabel: str, ylabel: str) -> tuple[Any, Callable[[str | os.PathLi
         else:
             axes.legend(frameon=False)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        if not _sources_only.get():
+            figure.savefig(path, dpi=150)
         Path(path).with_suffix(".csv").write_text(source(axes), encoding="utf-8")
 
     return axes, save

@@ -8,11 +8,12 @@ files.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments.benchmarks import BENCHMARKS, Benchmark
+from experiments.drawing import sources_only
 from experiments.readmes import filled_in, tables_by_key
 from experiments.render import render_csv, render_markdown
 from experiments.results import Result, find_results
@@ -26,13 +27,13 @@ class Record(NamedTuple):
 
     Attributes:
         texts: the content of every file that must be there byte for byte, by its path.
-        pictures: the figures of record, by the paths of their sources: a picture's bytes depend on fonts and libraries,
-            so it is drawn anew where its source changes.
+        sources: those of the figures of record, and the benchmark that draws them: a picture's bytes depend on fonts
+            and libraries, so it is drawn anew where its source changes.
         problems: what only a person can put right: tables in READMEs that are none of record.
     """
 
     texts: dict[Path, str]
-    pictures: dict[Path, bytes]
+    sources: dict[Path, Benchmark]
     problems: list[str]
 
 
@@ -51,8 +52,8 @@ def make_record(root: Path = _ROOT) -> Record:
         results = _results(benchmark, home)
         if results:
             made.texts.update({home / TABLES / name: text for name, text in _tables(benchmark, results)})
-            for source, text, picture in _figures(benchmark, results, home / "results"):
-                made.texts[source], made.pictures[source] = text, picture
+            for source, text in _sources(benchmark, results, home / "results"):
+                made.texts[source], made.sources[source] = text, benchmark
     tables = tables_by_key(text for path, text in made.texts.items() if path.suffix == ".md")
     for path in (root.parent / "README.md", *sorted(root.glob("*/README.md"))):
         if path.is_file():
@@ -67,7 +68,7 @@ def write_record(root: Path = _ROOT) -> tuple[list[Path], list[str]]:
     Returns:
         What has changed, and what only a person can put right.
     """
-    texts, pictures, problems = make_record(root)
+    texts, sources, problems = make_record(root)
     changed = [path for path in _tables_there(root) if path not in texts]
     for path in changed:
         path.unlink()
@@ -76,9 +77,9 @@ def write_record(root: Path = _ROOT) -> tuple[list[Path], list[str]]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode())
             changed.append(path)
-            if path in pictures:
-                path.with_suffix(".png").write_bytes(pictures[path])
-                changed.append(path.with_suffix(".png"))
+    stale = {path.with_suffix(".png"): sources[path] for path in changed if path in sources}
+    for benchmark in {benchmark.name: benchmark for benchmark in stale.values()}.values():
+        changed += _redraw(benchmark, root / benchmark.home, stale)
     return changed, problems
 
 
@@ -115,13 +116,28 @@ def _tables(benchmark: Benchmark, results: list[Result]) -> Iterator[tuple[str, 
         yield f"{benchmark.name}-{view}.md", function(results)
 
 
-def _figures(benchmark: Benchmark, results: list[Result], folder: Path) -> Iterator[tuple[Path, str, bytes]]:
-    """The source's path, its text and the picture, of the figures that are of record."""
+def _sources(benchmark: Benchmark, results: list[Result], folder: Path) -> list[tuple[Path, str]]:
+    """The path and the text of the source of each figure that is of record."""
+    with tempfile.TemporaryDirectory() as temporary, sources_only():
+        sources = [
+            figure.with_suffix(".csv")
+            for figure in benchmark.draw(results, Path(temporary))
+            if (folder / figure.name).exists()
+        ]
+        return [(folder / source.name, source.read_text(encoding="utf-8")) for source in sources]
+
+
+def _redraw(benchmark: Benchmark, home: Path, stale: Collection[Path]) -> list[Path]:
+    """Draw a benchmark's figures, and put those that are stale in their places, which are returned."""
     with tempfile.TemporaryDirectory() as temporary:
-        for figure in benchmark.draw(results, Path(temporary)):
-            if (folder / figure.name).exists():
-                source = figure.with_suffix(".csv")
-                yield folder / source.name, source.read_text(encoding="utf-8"), figure.read_bytes()
+        drawn = {
+            home / "results" / figure.name: figure
+            for figure in benchmark.draw(_results(benchmark, home), Path(temporary))
+        }
+        redrawn = [path for path in drawn if path in stale]
+        for path in redrawn:
+            path.write_bytes(drawn[path].read_bytes())
+    return redrawn
 
 
 def _tables_there(root: Path) -> list[Path]:
