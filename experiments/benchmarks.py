@@ -15,6 +15,7 @@ from experiments.results import Result, ResultError, home_of
 from experiments.ucf101.figures import draw_all as draw_classification
 from experiments.ucf101.tables import classification_tables
 from experiments.wikitext.figures import draw_all as draw_language
+from experiments.wikitext.gap import gap_table
 from experiments.wikitext.positions import position_table
 from experiments.wikitext.tables import language_tables
 
@@ -45,7 +46,8 @@ class Benchmark:
 
 
 def _language(name: str) -> Benchmark:
-    return Benchmark(name, home_of(name), "language", language_tables, draw_language, {"by-position": position_table})
+    views = {"by-position": position_table, "gap": gap_table}
+    return Benchmark(name, home_of(name), "language", language_tables, draw_language, views)
 
 
 _DIAGNOSTICS = Benchmark(

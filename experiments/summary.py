@@ -17,6 +17,9 @@ SCALES = ("paper", "cpu", "smoke", "tiny")
 # a section, such as the seed of a generated language, are another matter.
 UNSCIENTIFIC_KEYS = frozenset({"seed", "root", "num_workers", "download", "cache", "cache_folder"})
 
+# The setting of a model that has none of that name.
+_NONE = object()
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -37,6 +40,14 @@ class Variant(NamedTuple):
     model: str
     causal: bool
     settings: str
+
+
+class Pair(NamedTuple):
+    """Two rows that differ in the model alone: their names, and their runs of the same seeds."""
+
+    first: str
+    second: str
+    runs: tuple[tuple[Result, Result], ...]
 
 
 def pool_seeds(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
@@ -73,11 +84,49 @@ def row_labels(variants: Iterable[Variant]) -> dict[Variant, str]:
     for variant in variants:
         twins = [json.loads(other.settings) for other in variants if other.model == variant.model]
         mine = json.loads(variant.settings)
-        names = sorted({name for twin in twins for name in twin})
-        differing = [name for name in names if any(twin.get(name) != mine.get(name) for twin in twins)]
-        detail = ", ".join(f"{name}={plain(_setting(mine, name))}" for name in differing)
+        detail = ", ".join(f"{name}={plain(_setting(mine, name))}" for name in _differing(twins))
         labels[variant] = f"{variant.model} ({detail})" if detail else variant.model
     return labels
+
+
+def pairs_of(results: Iterable[Result], first: str, second: str) -> list[Pair]:
+    """Rows of two models, and their runs seed by seed.
+
+    Where a model has several rows, each is paired with those of the other that agree with it in what tells the rows
+    apart, as far as both models have such a setting.
+
+    Args:
+        results: runs that may be compared.
+        first: a model.
+        second: another one.
+    """
+    rows = [
+        (label, runs, json.loads(variant_of(runs[0]).settings))
+        for label, runs in pool_seeds(results)
+        if runs[0]["model"] in (first, second)
+    ]
+    ones, others = ([row for row in rows if row[1][0]["model"] == model] for model in (first, second))
+    names = {name for side in (ones, others) for name in _differing([settings for *_, settings in side])}
+    pairs = []
+    for label, runs, settings in ones:
+        for other_label, other_runs, other_settings in others:
+            by_seed = {run["seed"]: run for run in other_runs}
+            both = tuple((run, by_seed[run["seed"]]) for run in runs if run["seed"] in by_seed)
+            if both and all(_agree(settings, other_settings, name) for name in names):
+                pairs.append(Pair(label, other_label, both))
+    return pairs
+
+
+def _differing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings that tell rows of one model apart."""
+    names = sorted({name for row in rows for name in row})
+    return [name for name in names if any(row.get(name) != rows[0].get(name) for row in rows)]
+
+
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:
+    """Whether two rows have the same value of a setting, or not both of them have it."""
+    values = [_setting(row, name, otherwise=_NONE) for row in (one, other)]
+    return _NONE in values or values[0] == values[1]
 
 
 def scientific_parts(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,15 +157,15 @@ def leaves_of(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _setting(settings: Mapping[str, Any], name: str) -> Any:
-    """The value of a key that may be left out, being at its default; None where that is not known here."""
+def _setting(settings: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
+    """The value of a key that may be left out, being at its default; `otherwise` where that is not known here."""
     if name in settings:
         return settings[name]
     section, dot, key = name.rpartition(".")
     try:
-        return defaults_of(settings[f"{section}{dot}_target_"]).get(key)
+        return defaults_of(settings[f"{section}{dot}_target_"]).get(key, otherwise)
     except (ImportError, AttributeError, KeyError):
-        return None
+        return otherwise
 
 
 def plain(value: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from experiments.render import Section, Table
 from experiments.results import Result
-from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, machines, pool_seeds, scale_order
+from experiments.summary import UNSCIENTIFIC_KEYS, Measured, canonical, machines, pairs_of, pool_seeds, scale_order
 
 RATIOS = (0.25, 0.5, 0.75)
 _DIGITS = {"psnr": 2, "ssim": 3}
@@ -22,7 +22,8 @@ _METRICS = {
 }
 _NOTES = (
     "Mean over the seeds; ± is the sample standard deviation. reads set to zero: the same weights, tested with the "
-    "memory's reads set to zero. The last row above the gains learns nothing: a model has learned what it has more.",
+    "memory's reads set to zero. The last row above the gains learns nothing: a model has learned what it has more. "
+    "Gains are the means over the seeds that both models have.",
     "The paper claims gains in PSNR and SSIM over base, local and registers at each ratio, and prints no numbers. "
     "base_wide, a control of ours, has as many parameters as tensor.",
 )
@@ -85,7 +86,7 @@ def _table(members: Sequence[Result]) -> Table:
         records += [_record(label, run, test) for run in runs for test in run["tests"]]
     rows.append((first["control"], "", "", *_scores([first], "control")))
     sections = [Section(None, tuple(rows))]
-    if gains := _gains(pooled):
+    if gains := _gains(members):
         sections.append(Section(_CLAIM, gains))
     columns = [f"{metric.upper()} {ratio:.0%}" for metric, ratio in _COLUMNS]
     data, training = first["config"]["data"], first["config"]["training"]
@@ -100,21 +101,23 @@ def _table(members: Sequence[Result]) -> Table:
     return Table(caption, ("model", "seeds", "parameters", *columns), 1, tuple(sections), notes, tuple(records))
 
 
-def _gains(pooled: Mapping[str, Sequence[Result]]) -> tuple[tuple[str, ...], ...]:
-    """What tensor has more than each of its baselines, in the means over the seeds."""
-    if "tensor" not in pooled:
-        return ()
-    ours = [measured(pooled["tensor"], "memory", *column).mean for column in _COLUMNS]
+def _gains(members: Sequence[Result]) -> tuple[tuple[str, ...], ...]:
+    """What tensor has more than each of its baselines at the same seeds."""
     rows = []
-    for label in (label for label in _BASELINES if label in pooled):
-        theirs = [measured(pooled[label], "memory", *column).mean for column in _COLUMNS]
+    for pair in (pair for baseline in _BASELINES for pair in pairs_of(members, "tensor", baseline)):
+        ours, theirs = ([_means(runs, column) for column in _COLUMNS] for runs in zip(*pair.runs, strict=True))
         cells = [
             # The sum makes 0 of -0.
             f"{round(mine - other, _DIGITS[metric]) + 0.0:+.{_DIGITS[metric]}f}"
             for (metric, _), mine, other in zip(_COLUMNS, ours, theirs, strict=True)
         ]
-        rows.append((f"over {label}", "", "", *cells))
+        ours_is = "" if pair.first == "tensor" else f"{pair.first} "
+        rows.append((f"{ours_is}over {pair.second}", str(len(pair.runs)), "", *cells))
     return tuple(rows)
+
+
+def _means(runs: Sequence[Result], column: tuple[str, float]) -> float:
+    return measured(runs, "memory", *column).mean
 
 
 def measured(runs: Sequence[Result], subject: str, metric: str, ratio: float) -> Measured:

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from experiments.summary import Measured, machines, plain, pool_seeds, scale_order
+from experiments.summary import Measured, machines, pairs_of, plain, pool_seeds, scale_order
 
 
 def pooled(results):
@@ -54,6 +54,44 @@ def test_a_row_at_a_default_shows_the_default(make_result):
     assert [label for label, _ in pooled([rope, before])] == [
         "base (network.positions=null)",
         "base (network.positions=rope)",
+    ]
+
+
+def paired(results, first="base", second="tensor"):
+    """Names of the paired rows with the seeds of their runs."""
+    return [
+        (pair.first, pair.second, [(one["seed"], other["seed"]) for one, other in pair.runs])
+        for pair in pairs_of(results, first, second)
+    ]
+
+
+def test_runs_are_paired_by_their_seeds(make_result):
+    base, tensor = ([make_result(model=model, seed=seed) for seed in range(3)] for model in ("base", "tensor"))
+    assert paired([*base, *tensor]) == [("base", "tensor", [(0, 0), (1, 1), (2, 2)])]
+    assert paired([base[1], base[2], tensor[0], tensor[2]]) == [("base", "tensor", [(2, 2)])]
+    assert paired([base[0], tensor[1]]) == paired(base) == paired(tensor) == paired([]) == []
+
+
+def test_of_several_rows_those_are_paired_that_differ_in_the_model_alone(make_result):
+    def run(model, network, **settings):
+        result = make_result(model=model)
+        result["config"]["model"]["network"] |= {"_target_": f"tensormem.models.language.{network}", **settings}
+        return result
+
+    base, tensor = run("base", "BaseLM"), run("tensor", "TensorLM")
+    rotary = [run("base", "BaseLM", positions="rope"), run("tensor", "TensorLM", positions="rope")]
+    learned, rope = "(network.positions=learned)", "(network.positions=rope)"
+    assert paired([base, tensor, *rotary]) == [
+        (f"base {learned}", f"tensor {learned}", [(0, 0)]),
+        (f"base {rope}", f"tensor {rope}", [(0, 0)]),
+    ]
+    # One of them has a single row, which says nothing of its positions: they are at their default.
+    assert paired([base, tensor, rotary[0]]) == [(f"base {learned}", "tensor", [(0, 0)])]
+    # A setting that only one of the models has tells them not apart from the other.
+    smaller = run("tensor", "TensorLM", memory_channels=8)
+    assert [pair[:2] for pair in paired([base, tensor, smaller])] == [
+        ("base", "tensor (network.memory_channels=32)"),
+        ("base", "tensor (network.memory_channels=8)"),
     ]
 
 
